@@ -1,0 +1,100 @@
+// floor: 1
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <quern/detail/config.hpp>
+#include <quern/error.hpp>
+
+/// @file
+/// What a block format is: a fixed number of values packed into a fixed number of bytes, which
+/// decode and encode without any other context.
+
+namespace quern {
+
+/// Why a block could not be encoded.
+enum class EncodeFault : std::uint8_t {
+  none,           ///< encoded
+  not_a_number,   ///< a NaN among the values
+  infinite,       ///< an infinity among the values
+  scale_overflow, ///< a scale or minimum that its field can't hold
+};
+
+/// The result of encoding one block: its bytes, or the fault and the lane that caused it.
+template <std::size_t BytesPerBlock>
+class [[nodiscard]] Encoded {
+public:
+  constexpr Encoded(const std::array<std::byte, BytesPerBlock>& bytes) noexcept // NOLINT: implicit
+      : bytes_(bytes) {}
+
+  /// A failure caused by the value in `lane`, counted from the start of the block.
+  [[nodiscard]] static constexpr Encoded failure(EncodeFault fault, std::size_t lane) noexcept {
+    Encoded result{std::array<std::byte, BytesPerBlock>{}};
+    result.fault_ = fault;
+    result.lane_ = lane;
+    return result;
+  }
+
+  [[nodiscard]] constexpr bool ok() const noexcept { return fault_ == EncodeFault::none; }
+  [[nodiscard]] constexpr EncodeFault fault() const noexcept { return fault_; }
+  /// The lane at fault; 0 when ok().
+  [[nodiscard]] constexpr std::size_t lane() const noexcept { return lane_; }
+
+  /// The encoded block. Throws Error with the lane when encoding failed.
+  [[nodiscard]] constexpr const std::array<std::byte, BytesPerBlock>& bytes() const {
+    if (!ok()) throw_fault();
+    return bytes_;
+  }
+
+private:
+  [[noreturn]] void throw_fault() const {
+    const std::string where = " in lane " + std::to_string(lane_) + " of the block";
+    if (fault_ == EncodeFault::not_a_number)
+      throw Error(ErrorCode::not_a_number, "quern::encode: NaN" + where + "; remove it first");
+    if (fault_ == EncodeFault::infinite)
+      throw Error(ErrorCode::infinite, "quern::encode: infinity" + where + "; clamp it first");
+    throw Error(ErrorCode::scale_overflow,
+                "quern::encode: the value" + where +
+                    " needs a scale that the format can't hold; rescale the weight");
+  }
+
+  std::array<std::byte, BytesPerBlock> bytes_;
+  EncodeFault fault_ = EncodeFault::none;
+  std::size_t lane_ = 0;
+};
+
+/// A block format. `name` is the usual upper-case name, `gguf_type` the type id in GGUF files,
+/// `bits_per_weight` counts scales too. `decode` never fails; bytes that no quantizer writes decode
+/// to whatever the format's arithmetic gives. `decode` and `encode` are constexpr.
+template <class F>
+concept BlockFormat = requires(std::span<const std::byte, F::bytes_per_block> block,
+                               std::span<const float, F::block_size> values) {
+  { F::name } -> std::convertible_to<std::string_view>;
+  { F::block_size } -> std::convertible_to<std::size_t>;
+  { F::bytes_per_block } -> std::convertible_to<std::size_t>;
+  { F::gguf_type } -> std::convertible_to<std::uint32_t>;
+  { F::bits_per_weight } -> std::convertible_to<double>;
+  { F::decode(block) }
+  noexcept->std::same_as<std::array<float, F::block_size>>;
+  { F::encode(values) }
+  noexcept->std::same_as<Encoded<F::bytes_per_block>>;
+}
+&&F::block_size > 0 && F::bytes_per_block > 0 &&
+    F::bits_per_weight* static_cast<double>(F::block_size) ==
+        8.0 * static_cast<double>(F::bytes_per_block);
+
+namespace detail {
+/// Bits per weight of a block, scales included.
+[[nodiscard]] constexpr double bits_per_weight(std::size_t bytes_per_block,
+                                               std::size_t block_size) noexcept {
+  return 8.0 * static_cast<double>(bytes_per_block) / static_cast<double>(block_size);
+}
+} // namespace detail
+
+} // namespace quern

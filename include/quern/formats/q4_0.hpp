@@ -1,0 +1,73 @@
+// floor: 2
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <quern/block_format.hpp>
+#include <quern/detail/arithmetic.hpp>
+#include <quern/detail/bytes.hpp>
+#include <quern/detail/encode.hpp>
+
+namespace quern {
+
+/// Q4_0: 32 values as 4-bit codes around zero with one scale, 4.5 bits per weight.
+///
+///     byte  0..1   d    binary16 scale
+///     byte  2..17  q    byte j: low nibble = value j, high nibble = value 16 + j
+///
+///     value = d * (code - 8), code in 0..15
+///
+/// Source: GGUF type 2.
+struct Q4_0 {
+  static constexpr std::string_view name = "Q4_0";
+  static constexpr std::size_t block_size = 32;
+  static constexpr std::size_t bytes_per_block = 18;
+  static constexpr std::uint32_t gguf_type = 2;
+  static constexpr double bits_per_weight = detail::bits_per_weight(bytes_per_block, block_size);
+
+  /// The 32 values of one block.
+  [[nodiscard]] static constexpr std::array<float, block_size>
+  decode(std::span<const std::byte, bytes_per_block> block) noexcept {
+    std::array<float, block_size> values{};
+    const float d = detail::load_half(block.data());
+    for (std::size_t j = 0; j < 16; ++j) {
+      const int codes = detail::load_u8(block.data() + 2 + j);
+      values[j] = d * static_cast<float>((codes & 15) - 8);
+      values[16 + j] = d * static_cast<float>((codes >> 4) - 8);
+    }
+    return values;
+  }
+
+  /// Encodes 32 values. The scale makes the first value of largest magnitude exactly code 0, which
+  /// is -8 * d, so its sign decides the sign of the scale.
+  static constexpr Encoded<bytes_per_block>
+  encode(std::span<const float, block_size> values) noexcept {
+    const auto peak = detail::find_peak(values);
+    if (peak.fault != EncodeFault::none)
+      return Encoded<bytes_per_block>::failure(peak.fault, peak.lane);
+    const float d = peak.value / -8.0f;
+    if (!detail::fits_half(d))
+      return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, peak.lane);
+    const float inverse = detail::inverse_or_zero(d);
+    std::array<std::byte, bytes_per_block> block{};
+    detail::store_half(block.data(), d);
+    for (std::size_t j = 0; j < 16; ++j) {
+      const int low = code(values[j], inverse);
+      const int high = code(values[16 + j], inverse);
+      block[2 + j] = static_cast<std::byte>(low | (high << 4));
+    }
+    return block;
+  }
+
+private:
+  static constexpr int code(float value, float inverse) noexcept {
+    const int raw = static_cast<int>(detail::rounded(value * inverse) + 8.5f);
+    return raw > 15 ? 15 : raw;
+  }
+};
+
+} // namespace quern

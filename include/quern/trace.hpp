@@ -1,0 +1,122 @@
+// floor: 1
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string_view>
+#include <variant>
+
+#include <quern/detail/config.hpp>
+
+/// @file
+/// What the library did and what it cost, as events. Nothing is formatted or allocated unless a
+/// sink asks for it; the default sink `no_trace` is off.
+
+namespace quern {
+
+/// A weight or an activation was converted because a caller asked for it: a relayout, a
+/// quantization of activations, a widening at load. Names are static strings.
+struct AdapterInserted {
+  std::string_view kind;    ///< "prepack", "quantize_activations", "dequantize", ...
+  std::string_view from;    ///< order or format before
+  std::string_view to;      ///< order or format after
+  std::size_t bytes_before; ///< bytes read
+  std::size_t bytes;        ///< bytes written
+  std::string_view scope;   ///< kind of the scope that holds the result
+};
+
+/// One kernel call.
+struct KernelRun {
+  std::string_view kernel;
+  std::size_t bytes_read;
+  std::size_t bytes_written;
+  std::chrono::nanoseconds duration;
+};
+
+/// Memory taken by a scope.
+struct Allocation {
+  std::string_view scope;
+  std::size_t bytes;
+};
+
+/// Memory given back by a scope.
+struct Free {
+  std::string_view scope;
+  std::size_t bytes;
+};
+
+/// A step scope was reset: `bytes` were in use, `peak` is the largest use of any step so far.
+struct ScopeReset {
+  std::string_view scope;
+  std::size_t bytes;
+  std::size_t peak;
+};
+
+/// The start of a named phase.
+struct PhaseBegin {
+  std::string_view name;
+};
+
+/// The end of a named phase.
+struct PhaseEnd {
+  std::string_view name;
+};
+
+using Event =
+    std::variant<AdapterInserted, KernelRun, Allocation, Free, ScopeReset, PhaseBegin, PhaseEnd>;
+
+/// A sink of events. Derive, override record(). Events arrive on the calling thread; a sink shared
+/// between threads must lock. The string views in an event outlive the program's use of it only
+/// when they are static, which those made by quern are.
+class Trace {
+public:
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+  virtual ~Trace() = default;
+
+  /// False for a sink that wants nothing; callers then build no event.
+  [[nodiscard]] bool enabled() const noexcept { return enabled_; }
+
+  /// Takes one event; a disabled sink ignores it.
+  void emit(const Event& event) {
+    if (enabled_) record(event);
+  }
+
+protected:
+  explicit Trace(bool enabled = true) noexcept : enabled_(enabled) {}
+  virtual void record(const Event& event) = 0;
+
+private:
+  bool enabled_;
+};
+
+namespace detail {
+class NoTrace final : public Trace {
+public:
+  NoTrace() noexcept : Trace(false) {}
+
+private:
+  void record(const Event& /*event*/) override {}
+};
+inline NoTrace no_trace_instance;
+} // namespace detail
+
+/// The sink that records nothing.
+inline Trace& no_trace = detail::no_trace_instance;
+
+/// Emits PhaseBegin now and PhaseEnd when it goes out of scope, also by an exception.
+class Phase {
+public:
+  Phase(Trace& trace, std::string_view name) : trace_(trace), name_(name) {
+    trace_.emit(PhaseBegin{name_});
+  }
+  Phase(const Phase&) = delete;
+  Phase& operator=(const Phase&) = delete;
+  ~Phase() { trace_.emit(PhaseEnd{name_}); }
+
+private:
+  Trace& trace_;
+  std::string_view name_;
+};
+
+} // namespace quern
