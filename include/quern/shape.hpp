@@ -1,4 +1,4 @@
-// floor: 1
+// floor: 1.1
 #pragma once
 
 #include <concepts>

@@ -1,4 +1,4 @@
-// floor: 0
+// floor: 0.2
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// floor: 0
+// floor: 0.1
 #pragma once
 
 #include <concepts>

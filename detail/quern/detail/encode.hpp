@@ -1,4 +1,4 @@
-// floor: 1
+// floor: 1.2
 #pragma once
 
 #include <cstddef>

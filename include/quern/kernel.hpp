@@ -1,0 +1,61 @@
+// floor: 4
+#pragma once
+
+#include <compare>
+#include <concepts>
+#include <string>
+#include <string_view>
+
+#include <quern/block_format.hpp>
+#include <quern/isa.hpp>
+#include <quern/matrix_view.hpp>
+#include <quern/order.hpp>
+#include <quern/packed_view.hpp>
+
+/// @file
+/// What a kernel is: code for one activation type, one format, one block order and one instruction
+/// set, with all four in its type.
+
+namespace quern {
+
+/// The identity of a kernel as a value, for messages and traces. All names are static strings.
+struct KernelKey {
+  std::string_view operation;
+  std::string_view activation;
+  std::string_view format;
+  std::string_view order;
+  std::string_view isa;
+
+  friend constexpr bool operator==(const KernelKey&, const KernelKey&) noexcept = default;
+};
+
+/// "matmul<float, Q4_K, RowMajor, Scalar>".
+[[nodiscard]] inline std::string to_string(const KernelKey& key) {
+  std::string text(key.operation);
+  text.append("<").append(key.activation).append(", ").append(key.format).append(", ");
+  return text.append(key.order).append(", ").append(key.isa).append(">");
+}
+
+namespace kernels {
+
+/// y = x * W^T for activations of type `Activation`, weights in format `Format` and block order
+/// `Order`, with the instructions of `Isa`. Specialised by the headers under quern/kernels/; a
+/// combination without a specialisation is incomplete, which has_kernel reports as false.
+template <class Activation, BlockFormat Format, BlockOrder Order, Isa Isa_>
+struct Matmul;
+
+} // namespace kernels
+
+/// A kernel: it has a key, says whether it is compiled in, and runs on views of its own format and
+/// order only. `run(x, w, y)` computes `y[m, out] = x[m, in] * W^T`; its extents must agree:
+/// `x.rows() == y.rows()`, `x.cols() == w.in()`, `y.cols() == w.out()`. matmul_weight_transposed()
+/// checks them, run() does not.
+template <class K>
+concept Kernel = requires(typename K::Input x, typename K::Weight w, MatrixView<float> y) {
+  { K::key } -> std::convertible_to<KernelKey>;
+  { K::compiled_here } -> std::convertible_to<bool>;
+  { K::run(x, w, y) }
+  noexcept->std::same_as<void>;
+};
+
+} // namespace quern

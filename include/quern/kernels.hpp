@@ -1,0 +1,72 @@
+// floor: 6
+#pragma once
+
+#include <type_traits>
+
+#include <boost/mp11/algorithm.hpp>
+#include <boost/mp11/list.hpp>
+
+#include <quern/block_format.hpp>
+#include <quern/formats.hpp>
+#include <quern/isas.hpp>
+#include <quern/kernel.hpp>
+#include <quern/kernels/scalar.hpp>
+#include <quern/order.hpp>
+
+namespace quern {
+
+namespace detail {
+template <class Activation, class F, class O, class I>
+concept CompleteKernel = requires {
+  requires kernels::Matmul<Activation, F, O, I>::compiled_here;
+};
+} // namespace detail
+
+/// True when this build has the kernel for that activation type, format, order and instruction
+/// set, so that user code can say `static_assert(has_kernel<float, Q4_K, RowMajor, isa::Scalar>)`.
+/// Whether this CPU can run it is `Isa::available()`.
+template <class Activation, BlockFormat F, BlockOrder O, Isa I>
+inline constexpr bool has_kernel = detail::CompleteKernel<Activation, F, O, I>;
+
+/// Every kind of activation that kernels read.
+using Activations = boost::mp11::mp_list<float>;
+
+namespace detail {
+template <class Key>
+struct KernelOf;
+template <class A, class F, class O, class I>
+struct KernelOf<boost::mp11::mp_list<A, F, O, I>> {
+  using type = kernels::Matmul<A, F, O, I>;
+};
+template <class Key>
+using KernelOfT = typename KernelOf<Key>::type;
+
+template <class Key>
+struct IsCompiled;
+template <class A, class F, class O, class I>
+struct IsCompiled<boost::mp11::mp_list<A, F, O, I>> : std::bool_constant<has_kernel<A, F, O, I>> {};
+
+using AllKeys = boost::mp11::mp_product<boost::mp11::mp_list, Activations, Formats, Orders, Isas>;
+
+template <class K>
+using IsKernel = std::bool_constant<Kernel<K>>;
+} // namespace detail
+
+/// Every kernel of this build.
+using Kernels =
+    boost::mp11::mp_transform<detail::KernelOfT,
+                              boost::mp11::mp_filter<detail::IsCompiled, detail::AllKeys>>;
+
+namespace detail {
+template <class F>
+using ServesEveryOrder = std::bool_constant<has_kernel<float, F, RowMajor, isa::Scalar> &&
+                                            has_kernel<float, F, InputBlockMajor, isa::Scalar>>;
+} // namespace detail
+
+static_assert(boost::mp11::mp_all_of<Kernels, detail::IsKernel>::value,
+              "quern::Kernels: an entry that does not satisfy the Kernel concept");
+static_assert(boost::mp11::mp_is_set<Kernels>::value, "quern::Kernels: a kernel twice");
+static_assert(boost::mp11::mp_all_of<Formats, detail::ServesEveryOrder>::value,
+              "quern::Kernels: every format needs a portable float kernel in both orders");
+
+} // namespace quern

@@ -1,0 +1,106 @@
+// floor: 3
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <quern/block_format.hpp>
+#include <quern/detail/memory.hpp>
+#include <quern/error.hpp>
+#include <quern/order.hpp>
+#include <quern/packed_view.hpp>
+#include <quern/shape.hpp>
+
+namespace quern {
+
+/// Owns the bytes of one packed weight in format `F` and block order `O`. Move-only. Built by
+/// quantize(), by reading, or by prepack() from the other order.
+template <BlockFormat F, BlockOrder O>
+class PackedWeight {
+public:
+  using Format = F;
+  using Order = O;
+
+  /// A weight of `shape` whose bytes are not yet set; fill bytes(). Throws as PackedView does, and
+  /// std::bad_alloc.
+  explicit PackedWeight(OutIn shape)
+      : shape_(shape), size_(detail::grid_of<F>(shape, "quern::PackedWeight").bytes),
+        bytes_(detail::allocate_bytes(size_)) {}
+
+  /// A weight that copies `bytes`, which must be exactly the size of `shape` and in order `O`.
+  PackedWeight(std::span<const std::byte> bytes, OutIn shape) : PackedWeight(shape) {
+    if (bytes.size() != size_)
+      throw Error(ErrorCode::size_mismatch, "quern::PackedWeight: " + to_string(shape) + " in " +
+                                                std::string(F::name) + " needs exactly " +
+                                                std::to_string(size_) + " bytes, got " +
+                                                std::to_string(bytes.size()));
+    if (size_ != 0) std::memcpy(bytes_.get(), bytes.data(), size_);
+  }
+
+  PackedWeight(PackedWeight&& other) noexcept
+      : shape_(std::exchange(other.shape_, OutIn{})), size_(std::exchange(other.size_, 0)),
+        bytes_(std::move(other.bytes_)) {}
+  PackedWeight& operator=(PackedWeight&& other) noexcept {
+    shape_ = std::exchange(other.shape_, OutIn{});
+    size_ = std::exchange(other.size_, 0);
+    bytes_ = std::move(other.bytes_);
+    return *this;
+  }
+
+  // clang-format off
+  template <BlockOrder Other>
+    requires(!std::same_as<Other, O>)
+  PackedWeight(PackedWeight<F, Other>&&) QUERN_DELETED("quern::PackedWeight: the block order does not convert; call quern::prepack<To>(std::move(weight))");
+  [[nodiscard]] PackedView<F, O> view() && QUERN_DELETED("quern::PackedWeight::view: a view of a temporary would dangle; keep the weight in a variable that outlives the view");
+  // clang-format on
+
+  /// The weight as a view, valid as long as this object.
+  [[nodiscard]] PackedView<F, O> view() const& {
+    return PackedView<F, O>{std::span<const std::byte>{bytes_.get(), size_}, shape_};
+  }
+
+  [[nodiscard]] OutIn shape() const noexcept { return shape_; }
+  [[nodiscard]] std::span<const std::byte> bytes() const& noexcept { return {bytes_.get(), size_}; }
+  [[nodiscard]] std::span<std::byte> bytes() & noexcept { return {bytes_.get(), size_}; }
+  std::span<std::byte> bytes() && = delete;
+
+private:
+  template <BlockFormat, BlockOrder>
+  friend class PackedWeight;
+
+  struct Relabel {};
+  PackedWeight(Relabel, PackedWeight<F, OtherOrder<O>>&& other) noexcept
+      : shape_(std::exchange(other.shape_, OutIn{})), size_(std::exchange(other.size_, 0)),
+        bytes_(std::move(other.bytes_)) {}
+
+  OutIn shape_;
+  std::size_t size_;
+  detail::Bytes bytes_;
+
+public:
+  /// Moves the blocks with `permute(bytes)` and hands the same memory on under the other order.
+  /// For prepack(), which knows the permutation; anything else would break the order.
+  template <class Permute>
+  [[nodiscard]] PackedWeight<F, OtherOrder<O>> reordered(Permute&& permute) && {
+    std::forward<Permute>(permute)(std::span<std::byte>{bytes_.get(), size_});
+    return PackedWeight<F, OtherOrder<O>>{typename PackedWeight<F, OtherOrder<O>>::Relabel{},
+                                          std::move(*this)};
+  }
+};
+
+namespace detail {
+template <class T>
+inline constexpr bool is_packed_weight = false;
+template <BlockFormat F, BlockOrder O>
+inline constexpr bool is_packed_weight<PackedWeight<F, O>> = true;
+} // namespace detail
+
+/// A PackedWeight of any format and order.
+template <class T>
+concept AnyPackedWeight = detail::is_packed_weight<std::remove_cvref_t<T>>;
+
+} // namespace quern
