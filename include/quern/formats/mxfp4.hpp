@@ -1,0 +1,70 @@
+// floor: 2
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <quern/block_format.hpp>
+#include <quern/detail/arithmetic.hpp>
+#include <quern/detail/bytes.hpp>
+#include <quern/detail/encode.hpp>
+#include <quern/detail/fp4.hpp>
+
+namespace quern {
+
+/// MXFP4: 32 values as 4-bit floats with a power of two as scale, 4.25 bits per weight.
+///
+///     byte  0      e    E8M0 scale, 2^(e - 127)
+///     byte  1..16  q    byte j: low nibble = value j, high nibble = value 16 + j
+///
+///     value = 2^(e - 127) * E2M1[code], E2M1 = 0 0.5 1 1.5 2 3 4 6 and their negatives
+///
+/// Byte e = 255, reserved for NaN by the OCP, decodes as the power of two that it would be.
+///
+/// Source: GGUF type 39; OCP Microscaling Formats (MX) Specification 1.0.
+struct MXFP4 {
+  static constexpr std::string_view name = "MXFP4";
+  static constexpr std::size_t block_size = 32;
+  static constexpr std::size_t bytes_per_block = 17;
+  static constexpr std::uint32_t gguf_type = 39;
+  static constexpr double bits_per_weight = detail::bits_per_weight(bytes_per_block, block_size);
+
+  /// The 32 values of one block.
+  [[nodiscard]] static constexpr std::array<float, block_size>
+  decode(std::span<const std::byte, bytes_per_block> block) noexcept {
+    std::array<float, block_size> values{};
+    const float d = detail::e8m0_half(detail::load_u8(block.data()));
+    for (std::size_t j = 0; j < 16; ++j) {
+      const std::size_t codes = detail::load_u8(block.data() + 1 + j);
+      values[j] = static_cast<float>(detail::fp4_doubled[codes & 15]) * d;
+      values[16 + j] = static_cast<float>(detail::fp4_doubled[codes >> 4]) * d;
+    }
+    return values;
+  }
+
+  /// Encodes 32 values. The scale puts the largest magnitude into the top binade of E2M1, 4 to 8,
+  /// of which 6 is the largest code: values beyond 6 scales become 6 scales.
+  static constexpr Encoded<bytes_per_block>
+  encode(std::span<const float, block_size> values) noexcept {
+    const auto peak = detail::find_peak(values);
+    if (peak.fault != EncodeFault::none)
+      return Encoded<bytes_per_block>::failure(peak.fault, peak.lane);
+    const float largest = detail::magnitude(peak.value);
+    // Below 2^-125 no smaller scale exists.
+    const int e = largest < 0x1p-125f ? 0 : detail::floor_rounded_log2(largest) - 2 + 127;
+    const float d = detail::e8m0_half(static_cast<std::uint8_t>(e));
+    std::array<std::byte, bytes_per_block> block{};
+    block[0] = static_cast<std::byte>(e);
+    for (std::size_t j = 0; j < 16; ++j) {
+      const int low = detail::fp4_code(values[j], d);
+      const int high = detail::fp4_code(values[16 + j], d);
+      block[1 + j] = static_cast<std::byte>(low | (high << 4));
+    }
+    return block;
+  }
+};
+
+} // namespace quern

@@ -1,0 +1,65 @@
+// floor: 2
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <quern/block_format.hpp>
+#include <quern/detail/arithmetic.hpp>
+#include <quern/detail/bytes.hpp>
+#include <quern/detail/encode.hpp>
+
+namespace quern {
+
+/// Q2_0: 64 values as 2-bit codes with one scale, 2.25 bits per weight.
+///
+///     byte  0..1   d    binary16 scale
+///     byte  2..17  q    bits 2 * (j % 4) of byte j / 4: code of value j
+///
+///     value = d * (code - 1), code in 0..3
+///
+/// Source: GGUF type 42.
+struct Q2_0 {
+  static constexpr std::string_view name = "Q2_0";
+  static constexpr std::size_t block_size = 64;
+  static constexpr std::size_t bytes_per_block = 18;
+  static constexpr std::uint32_t gguf_type = 42;
+  static constexpr double bits_per_weight = detail::bits_per_weight(bytes_per_block, block_size);
+
+  /// The 64 values of one block.
+  [[nodiscard]] static constexpr std::array<float, block_size>
+  decode(std::span<const std::byte, bytes_per_block> block) noexcept {
+    std::array<float, block_size> values{};
+    const float d = detail::load_half(block.data());
+    for (std::size_t j = 0; j < block_size; ++j) {
+      const int code = (detail::load_u8(block.data() + 2 + j / 4) >> (2 * (j % 4))) & 3;
+      values[j] = static_cast<float>(code - 1) * d;
+    }
+    return values;
+  }
+
+  /// Encodes 64 values. The scale is the largest magnitude, so that ternary weights are kept as
+  /// they are and code 3 is never written.
+  static constexpr Encoded<bytes_per_block>
+  encode(std::span<const float, block_size> values) noexcept {
+    const auto peak = detail::find_peak(values);
+    if (peak.fault != EncodeFault::none)
+      return Encoded<bytes_per_block>::failure(peak.fault, peak.lane);
+    const float d = detail::magnitude(peak.value);
+    if (!detail::fits_half(d))
+      return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, peak.lane);
+    const float inverse = detail::inverse_or_zero(d);
+    std::array<std::byte, bytes_per_block> block{};
+    detail::store_half(block.data(), d);
+    for (std::size_t j = 0; j < block_size; ++j) {
+      const int code = detail::round_half_away(values[j] * inverse) + 1;
+      block[2 + j / 4] |= static_cast<std::byte>(code) << (2 * (j % 4));
+    }
+    return block;
+  }
+};
+
+} // namespace quern
