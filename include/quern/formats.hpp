@@ -11,6 +11,13 @@
 #include <boost/mp11/list.hpp>
 
 #include <quern/block_format.hpp>
+#include <quern/formats/bf16.hpp>
+#include <quern/formats/f16.hpp>
+#include <quern/formats/f32.hpp>
+#include <quern/formats/mxfp4.hpp>
+#include <quern/formats/nvfp4.hpp>
+#include <quern/formats/q1_0.hpp>
+#include <quern/formats/q2_0.hpp>
 #include <quern/formats/q4_0.hpp>
 #include <quern/order.hpp>
 
@@ -18,7 +25,7 @@ namespace quern {
 
 /// Every block format, by GGUF type id. Typed tests, kernels and the file reader go through this
 /// list, so a format is added here and nowhere else.
-using Formats = boost::mp11::mp_list<Q4_0>;
+using Formats = boost::mp11::mp_list<F32, F16, Q4_0, BF16, MXFP4, NVFP4, Q1_0, Q2_0>;
 
 /// Both orders.
 using Orders = boost::mp11::mp_list<RowMajor, InputBlockMajor>;
