@@ -1,0 +1,196 @@
+// Reads a GGUF file, and for each packed matrix of it: relayouts the blocks, multiplies in both
+// block orders, and compares both products with Eigen. Without an argument it first writes a small
+// model of its own.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <quern/eigen/reference.hpp>
+#include <quern/gguf/file.hpp>
+#include <quern/gguf/writer.hpp>
+#include <quern/quern.hpp>
+
+namespace {
+
+// Float sums of a few thousand products differ from double ones by less than this.
+constexpr double tolerance = 1e-5;
+constexpr std::size_t activation_rows = 2;
+
+struct Result {
+  std::string kernel;
+  std::size_t blocks_per_row = 0;
+  std::size_t bytes = 0;
+  std::size_t relayout_bytes = 0;
+  double relayout_seconds = 0;
+  double row_major_error = 0;
+  double block_major_error = 0;
+};
+
+// Counts the bytes that relayouts report.
+class RelayoutBytes final : public quern::Trace {
+public:
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+private:
+  void record(const quern::Event& event) override {
+    if (const auto* adapter = std::get_if<quern::AdapterInserted>(&event)) bytes_ += adapter->bytes;
+  }
+  std::size_t bytes_ = 0;
+};
+
+std::vector<float> random_values(std::size_t count, float spread, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal(0.0f, spread);
+  std::vector<float> values(count);
+  for (float& value : values)
+    value = normal(generator);
+  return values;
+}
+
+// The larger of two errors. A NaN is the largest: every plain comparison with it would be false.
+double worse(double a, double b) {
+  return std::isnan(a) || a > b ? a : b;
+}
+
+// Largest difference, relative to the largest expected value.
+double relative_error(const std::vector<float>& y, const quern::RowMajorMatrix<double>& expected) {
+  double difference = 0;
+  double largest = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const double value = expected.data()[i];
+    difference = worse(difference, std::abs(static_cast<double>(y[i]) - value));
+    largest = std::max(largest, std::abs(value));
+  }
+  return largest > 0 ? difference / largest : difference;
+}
+
+template <quern::BlockFormat F>
+Result examine(quern::PackedView<F, quern::RowMajor> weight) {
+  const auto x = random_values(activation_rows * weight.in(), 1.0f, 1);
+  const Eigen::Map<const quern::RowMajorMatrix<float>> activations(
+      x.data(), static_cast<Eigen::Index>(activation_rows), static_cast<Eigen::Index>(weight.in()));
+  const auto expected = quern::reference::matmul_weight_transposed<double>(activations, weight);
+
+  Result result;
+  result.kernel = quern::to_string(quern::best_kernel_key<F, quern::RowMajor>());
+  result.blocks_per_row = weight.blocks_per_row();
+  result.bytes = weight.bytes();
+
+  RelayoutBytes trace;
+  quern::ModelScope scope;
+  // The first run also takes fresh pages from the system; the second shows the copy itself.
+  (void)quern::prepack<quern::InputBlockMajor>(weight, scope);
+  const auto start = std::chrono::steady_clock::now();
+  const auto packed = quern::prepack<quern::InputBlockMajor>(weight, scope, trace);
+  result.relayout_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.relayout_bytes = trace.bytes();
+
+  std::vector<float> y(activation_rows * weight.out());
+  quern::matmul_weight_transposed(x, weight, y);
+  result.row_major_error = relative_error(y, expected);
+  std::fill(y.begin(), y.end(), 0.0f);
+  quern::matmul_weight_transposed(x, packed, y);
+  result.block_major_error = relative_error(y, expected);
+  return result;
+}
+
+std::string write_small_model() {
+  const auto path = std::filesystem::temp_directory_path() / "quern-small-model.gguf";
+  quern::gguf::Writer writer;
+  writer.add("general.architecture", "none");
+  writer.add("general.name", "a small model to look at block orders");
+  unsigned seed = 7;
+  boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, quern::Formats>>(
+      [&](auto tag) {
+        using F = typename decltype(tag)::type;
+        if constexpr (F::block_size > 1) {
+          // Five blocks per row and 96 rows: a grid that is neither square nor a power of two.
+          const quern::OutIn shape{std::size_t{96}, std::max<std::size_t>(5 * F::block_size, 640)};
+          const auto values = random_values(shape.out * shape.in, 0.02f, seed++);
+          const auto weight = quern::quantize<F>(values, shape);
+          writer.add_weight("layer." + std::string(F::name) + ".weight", weight.view());
+        }
+      });
+  writer.write(path);
+  return path.string();
+}
+
+int run(const std::string& path) {
+  const auto file = quern::gguf::File::map(path);
+  std::size_t name_width = 4;
+  for (const auto& tensor : file.tensors())
+    name_width = std::max(name_width, tensor.name.size());
+  const int width = static_cast<int>(name_width);
+  std::printf("%-*s  %-8s %15s %10s %12s %14s %8s %11s %11s  %s\n", width, "name", "format",
+              "[out, in]", "blocks/row", "bytes", "relayout bytes", "GB/s", "err RowMajor",
+              "err IBM", "kernel");
+
+  std::size_t matrices = 0;
+  std::size_t dense = 0;
+  std::size_t other = 0;
+  double worst = 0;
+  for (const auto& tensor : file.tensors()) {
+    if (!tensor.is_matrix()) {
+      ++other;
+      continue;
+    }
+    const bool known = quern::with_format(tensor.type_id, [&](auto tag) {
+      using F = typename decltype(tag)::type;
+      if constexpr (F::block_size == 1) {
+        ++dense;
+      } else {
+        const auto weight = file.weight<F>(tensor.name);
+        const Result r = examine(weight);
+        ++matrices;
+        worst = worse(worst, worse(r.row_major_error, r.block_major_error));
+        std::printf(
+            "%-*s  %-8s %15s %10zu %12zu %14zu %8.2f %12.2e %11.2e  %s\n", width,
+            std::string(tensor.name).c_str(), std::string(F::name).c_str(),
+            quern::to_string(weight.shape()).c_str(), r.blocks_per_row, r.bytes, r.relayout_bytes,
+            static_cast<double>(r.relayout_bytes) / std::max(r.relayout_seconds, 1e-9) / 1e9,
+            r.row_major_error, r.block_major_error, r.kernel.c_str());
+        std::fflush(stdout);
+      }
+    });
+    if (!known) ++other;
+  }
+
+  if (matrices == 0) {
+    std::fprintf(stderr,
+                 "nothing to check: %s holds no packed matrix (%zu dense, %zu other tensors)\n",
+                 path.c_str(), dense, other);
+    return EXIT_FAILURE;
+  }
+  const bool good = worst < tolerance;
+  std::printf("%s: %zu packed matrices, both block orders agree with Eigen within %.2e (limit "
+              "%.0e); %zu dense and %zu other tensors passed over\n",
+              good ? "PASS" : "FAIL", matrices, worst, tolerance, dense, other);
+  return good ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 2) {
+    std::fprintf(stderr, "usage: %s [model.gguf]\n", argv[0]);
+    return EXIT_FAILURE;
+  }
+  try {
+    return run(argc == 2 ? argv[1] : write_small_model());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return EXIT_FAILURE;
+  }
+}
