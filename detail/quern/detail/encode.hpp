@@ -1,9 +1,12 @@
 // floor: 1.2
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include <quern/block_format.hpp>
 #include <quern/detail/arithmetic.hpp>
@@ -23,20 +26,64 @@ struct Peak {
 
 template <std::size_t N>
 [[nodiscard]] constexpr Peak find_peak(std::span<const float, N> values) noexcept {
-  Peak peak;
-  float largest = 0.0f;
+  // The bits of magnitudes order like the magnitudes, and compilers vectorize an integer maximum.
+  constexpr std::int32_t infinity = 0x7F800000;
+  const auto bits_at = [&](std::size_t i) {
+    return std::bit_cast<std::int32_t>(values[i]) & 0x7FFFFFFF;
+  };
+  std::int32_t largest = 0;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    largest = bits_at(i) > largest ? bits_at(i) : largest;
+  if (largest == 0) return {};
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!is_finite(values[i])) {
-      const auto fault = is_nan(values[i]) ? EncodeFault::not_a_number : EncodeFault::infinite;
-      return {values[i], i, fault};
-    }
-    if (magnitude(values[i]) > largest) {
-      largest = magnitude(values[i]);
-      peak.value = values[i];
-      peak.lane = i;
-    }
+    if (bits_at(i) > infinity) return {values[i], i, EncodeFault::not_a_number};
+    if (bits_at(i) == infinity) return {values[i], i, EncodeFault::infinite};
+    if (bits_at(i) == largest) return {values[i], i, EncodeFault::none};
   }
-  return peak;
+  return {};
+}
+
+/// The least and the greatest value of a block, or the first value that can't be encoded.
+struct Range {
+  float low = 0.0f;
+  float high = 0.0f;
+  std::size_t low_lane = 0;
+  std::size_t high_lane = 0;
+  Peak peak;
+};
+
+template <std::size_t N>
+[[nodiscard]] constexpr Range find_range(std::span<const float, N> values) noexcept {
+  Range range;
+  range.peak = find_peak(values);
+  if (range.peak.fault != EncodeFault::none) return range;
+  range.low = range.high = values[0];
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    range.low = values[i] < range.low ? values[i] : range.low;
+    range.high = values[i] > range.high ? values[i] : range.high;
+  }
+  while (values[range.low_lane] != range.low)
+    ++range.low_lane;
+  while (values[range.high_lane] != range.high)
+    ++range.high_lane;
+  return range;
+}
+
+/// `(value - origin) * factor` of every value, each product rounded to float here and now, as
+/// `rounded` does for one.
+template <std::size_t N>
+[[nodiscard]] constexpr std::array<float, N> rounded_products(std::span<const float, N> values,
+                                                              float origin, float factor) noexcept {
+  std::array<float, N> products{};
+  for (std::size_t i = 0; i < N; ++i)
+    products[i] = (values[i] - origin) * factor;
+#if defined(__GNUC__) || defined(__clang__)
+  if (!std::is_constant_evaluated()) asm("" : "+m"(products));
+#else
+  for (float& product : products)
+    product = rounded(product);
+#endif
+  return products;
 }
 
 /// True when `value`, rounded to binary16, is finite.

@@ -52,20 +52,17 @@ struct Q4_0 {
     const float d = peak.value / -8.0f;
     if (!detail::fits_half(d))
       return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, peak.lane);
-    const float inverse = detail::inverse_or_zero(d);
+    const auto scaled = detail::rounded_products(values, 0.0f, detail::inverse_or_zero(d));
     std::array<std::byte, bytes_per_block> block{};
     detail::store_half(block.data(), d);
-    for (std::size_t j = 0; j < 16; ++j) {
-      const int low = code(values[j], inverse);
-      const int high = code(values[16 + j], inverse);
-      block[2 + j] = static_cast<std::byte>(low | (high << 4));
-    }
+    for (std::size_t j = 0; j < 16; ++j)
+      block[2 + j] = static_cast<std::byte>(code(scaled[j]) | (code(scaled[16 + j]) << 4));
     return block;
   }
 
 private:
-  static constexpr int code(float value, float inverse) noexcept {
-    const int raw = static_cast<int>(detail::rounded(value * inverse) + 8.5f);
+  static constexpr int code(float scaled) noexcept {
+    const int raw = static_cast<int>(scaled + 8.5f);
     return raw > 15 ? 15 : raw;
   }
 };

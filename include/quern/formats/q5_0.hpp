@@ -1,0 +1,81 @@
+// floor: 2
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <quern/block_format.hpp>
+#include <quern/detail/arithmetic.hpp>
+#include <quern/detail/bytes.hpp>
+#include <quern/detail/encode.hpp>
+
+namespace quern {
+
+/// Q5_0: 32 values as 5-bit codes around zero with one scale, 5.5 bits per weight.
+///
+///     byte  0..1   d    binary16 scale
+///     byte  2..5   h    little-endian bits: bit i = fifth bit of value i
+///     byte  6..21  q    byte j: low nibble = value j, high nibble = value 16 + j
+///
+///     value = d * (code - 16), code in 0..31
+///
+/// Source: GGUF type 6.
+struct Q5_0 {
+  static constexpr std::string_view name = "Q5_0";
+  static constexpr std::size_t block_size = 32;
+  static constexpr std::size_t bytes_per_block = 22;
+  static constexpr std::uint32_t gguf_type = 6;
+  static constexpr double bits_per_weight = detail::bits_per_weight(bytes_per_block, block_size);
+
+  /// The 32 values of one block.
+  [[nodiscard]] static constexpr std::array<float, block_size>
+  decode(std::span<const std::byte, bytes_per_block> block) noexcept {
+    std::array<float, block_size> values{};
+    const float d = detail::load_half(block.data());
+    const auto fifth = detail::load_le<std::uint32_t>(block.data() + 2);
+    for (std::size_t j = 0; j < 16; ++j) {
+      const unsigned codes = detail::load_u8(block.data() + 6 + j);
+      const unsigned low = (codes & 15u) | (((fifth >> j) & 1u) << 4);
+      const unsigned high = (codes >> 4) | (((fifth >> (16 + j)) & 1u) << 4);
+      values[j] = d * static_cast<float>(static_cast<int>(low) - 16);
+      values[16 + j] = d * static_cast<float>(static_cast<int>(high) - 16);
+    }
+    return values;
+  }
+
+  /// Encodes 32 values. The scale makes the first value of largest magnitude exactly code 0, which
+  /// is -16 * d, so its sign decides the sign of the scale.
+  static constexpr Encoded<bytes_per_block>
+  encode(std::span<const float, block_size> values) noexcept {
+    const auto peak = detail::find_peak(values);
+    if (peak.fault != EncodeFault::none)
+      return Encoded<bytes_per_block>::failure(peak.fault, peak.lane);
+    const float d = peak.value / -16.0f;
+    if (!detail::fits_half(d))
+      return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, peak.lane);
+    const auto scaled = detail::rounded_products(values, 0.0f, detail::inverse_or_zero(d));
+    std::array<std::byte, bytes_per_block> block{};
+    detail::store_half(block.data(), d);
+    std::uint32_t fifth = 0;
+    for (std::size_t j = 0; j < 16; ++j) {
+      const std::uint32_t low = code(scaled[j]);
+      const std::uint32_t high = code(scaled[16 + j]);
+      block[6 + j] = static_cast<std::byte>((low & 15u) | ((high & 15u) << 4));
+      fifth |= (low >> 4) << j;
+      fifth |= (high >> 4) << (16 + j);
+    }
+    detail::store_le(block.data() + 2, fifth);
+    return block;
+  }
+
+private:
+  static constexpr std::uint32_t code(float scaled) noexcept {
+    const int raw = static_cast<int>(scaled + 16.5f);
+    return static_cast<std::uint32_t>(raw > 31 ? 31 : raw);
+  }
+};
+
+} // namespace quern
