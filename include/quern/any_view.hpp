@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 
 #include <boost/mp11/algorithm.hpp>

@@ -49,6 +49,21 @@ template <BlockFormat F>
   return {blocks_per_row, *bytes};
 }
 
+/// A matrix or vector class of numbers as linear-algebra libraries have them.
+template <class T>
+concept DenseMatrix = requires {
+  typename T::Scalar;
+};
+
+/// Says in words why two types can't be the format and the order of a view or a weight.
+template <class F, class O>
+struct ExplainedPacking {
+  static_assert(ExplainedFormat<F>::good);
+  static_assert(BlockOrder<O>, "quern: the block order of a view or a weight is RowMajor or "
+                               "InputBlockMajor; there is no third one");
+  static constexpr bool good = true;
+};
+
 } // namespace detail
 
 /// A read-only view of a packed weight: bytes that somebody else owns, in format `F`, with their
@@ -57,8 +72,11 @@ template <BlockFormat F>
 ///
 /// Neither the order nor the format converts: reading one order as the other gives finite, wrong
 /// numbers, so changing it is a visible `prepack<To>(view, scope)`.
-template <BlockFormat F, BlockOrder O>
+/// F is a BlockFormat, O a BlockOrder.
+template <class F, class O>
 class PackedView {
+  static_assert(detail::ExplainedPacking<F, O>::good);
+
 public:
   using Format = F;
   using Order = O;
@@ -90,6 +108,12 @@ public:
   template <BlockFormat OtherFormat, BlockOrder Other>
     requires(!std::same_as<OtherFormat, F>)
   PackedView(const PackedView<OtherFormat, Other>&) QUERN_DELETED("quern::PackedView: the format does not convert; a weight is read in the format it was written in");
+  template <detail::DenseMatrix Dense>
+  operator Dense() const QUERN_DELETED("quern::PackedView: packed blocks are not floats; decode them with to_floats(), decode(view, matrix) or to_eigen(view)");
+  template <class Number>
+    requires(std::is_arithmetic_v<Number>)
+  operator Number*() const QUERN_DELETED("quern::PackedView: packed blocks are not floats; decode them with to_floats(), decode(view, matrix) or to_eigen(view)");
+  void transpose() const QUERN_DELETED("quern::PackedView::transpose: a packed weight has no transpose; y = x * W^T is matmul_weight_transposed(x, w), and a dense transpose starts with to_floats()");
   // clang-format on
 
   /// Rows of the matrix: output features.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <quern/block_format.hpp>
 #include <quern/error.hpp>
@@ -39,7 +40,9 @@ namespace detail {
 /// block can't be encoded.
 template <BlockFormat F>
 [[nodiscard]] PackedWeight<F, RowMajor> quantize(MatrixView<const float> values) {
-  PackedWeight<F, RowMajor> weight{OutIn{Out{values.rows()}, In{values.cols()}}};
+  const OutIn shape{Out{values.rows()}, In{values.cols()}};
+  (void)detail::grid_of<F>(shape, "quern::quantize"); // so that the message names this call
+  PackedWeight<F, RowMajor> weight{shape};
   std::byte* to = weight.bytes().data();
   for (std::size_t row = 0; row < values.rows(); ++row)
     for (std::size_t column = 0; column < values.cols(); column += F::block_size) {

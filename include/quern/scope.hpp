@@ -70,16 +70,11 @@ protected:
   Scope(std::string_view kind, bool holds_weights, Trace& trace) noexcept
       : kind_(kind), holds_weights_(holds_weights), trace_(trace) {}
 
-  void took(std::size_t bytes) {
+  void count_in(std::size_t bytes) noexcept {
     live_ += bytes;
     peak_ = std::max(peak_, live_);
-    trace_.emit(Allocation{kind_, bytes});
   }
-  void gave(std::size_t bytes) {
-    live_ -= bytes;
-    trace_.emit(Free{kind_, bytes});
-  }
-  void gave_all() noexcept { live_ = 0; }
+  void count_out(std::size_t bytes) noexcept { live_ -= bytes; }
   [[nodiscard]] Trace& trace() const noexcept { return trace_; }
 
 private:
@@ -99,7 +94,8 @@ public:
   ~ModelScope() override {
     for (const auto& [data, block] : blocks_) {
       upstream_->deallocate(data, block.bytes, block.alignment);
-      gave(block.bytes);
+      count_out(block.bytes);
+      trace().emit(Free{kind(), block.bytes});
     }
   }
 
@@ -110,8 +106,6 @@ private:
   };
 
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-    // The entry comes first: if it can't be made, nothing has been taken yet.
-    blocks_.reserve(blocks_.size() + 1);
     void* data = upstream_->allocate(bytes, alignment);
     try {
       blocks_.emplace(data, Block{bytes, alignment});
@@ -119,13 +113,18 @@ private:
       upstream_->deallocate(data, bytes, alignment);
       throw;
     }
-    took(bytes);
+    count_in(bytes);
+    trace().emit(Allocation{kind(), bytes});
     return data;
   }
-  void do_deallocate(void* data, std::size_t bytes, std::size_t alignment) override {
-    if (blocks_.erase(data) == 0) return;
-    upstream_->deallocate(data, bytes, alignment);
-    gave(bytes);
+  void do_deallocate(void* data, std::size_t /*bytes*/, std::size_t /*alignment*/) override {
+    const auto found = blocks_.find(data);
+    if (found == blocks_.end()) return;
+    const Block block = found->second;
+    blocks_.erase(found);
+    upstream_->deallocate(data, block.bytes, block.alignment);
+    count_out(block.bytes);
+    trace().emit(Free{kind(), block.bytes});
   }
   [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
     return this == &other;
@@ -136,7 +135,8 @@ private:
 };
 
 /// Memory of one forward step: a slab from which pieces are cut, given back all at once by
-/// reset(). Requests that do not fit the slab are served one by one and counted as overflow.
+/// reset(). Requests that do not fit the slab are served one by one and counted as overflow. The
+/// slab and the overflow are reported as Allocation and Free, pieces of the slab are not.
 class ForwardScope final : public Scope {
 public:
   /// `capacity` bytes are taken now and kept for all steps.
@@ -155,7 +155,7 @@ public:
     trace().emit(ScopeReset{kind(), live_bytes(), peak_bytes()});
     free_overflow();
     used_ = 0;
-    gave_all();
+    count_out(live_bytes());
     ++steps_;
   }
 
@@ -178,12 +178,19 @@ private:
     if (std::align(alignment, bytes, at, room) != nullptr) {
       used_ = capacity_ - room + bytes;
     } else {
-      overflow_.reserve(overflow_.size() + 1);
-      at = weight_memory()->allocate(bytes, alignment);
-      overflow_.push_back(Block{at, bytes, alignment});
+      // The entry comes first: if it can't be made, nothing has been taken yet.
+      overflow_.push_back(Block{nullptr, bytes, alignment});
+      try {
+        at = weight_memory()->allocate(bytes, alignment);
+      } catch (...) {
+        overflow_.pop_back();
+        throw;
+      }
+      overflow_.back().data = at;
       overflow_bytes_ += bytes;
+      trace().emit(Allocation{kind(), bytes});
     }
-    took_from_slab(bytes);
+    count_in(bytes);
     return at;
   }
   void do_deallocate(void* /*data*/, std::size_t /*bytes*/, std::size_t /*align*/) override {
@@ -193,10 +200,11 @@ private:
     return this == &other;
   }
 
-  void took_from_slab(std::size_t bytes) { took(bytes); }
   void free_overflow() noexcept {
-    for (const Block& block : overflow_)
+    for (const Block& block : overflow_) {
       weight_memory()->deallocate(block.data, block.bytes, block.alignment);
+      trace().emit(Free{kind(), block.bytes});
+    }
     overflow_.clear();
     overflow_bytes_ = 0;
   }

@@ -19,6 +19,8 @@
 
 namespace quern {
 
+struct NeShape;
+
 namespace detail {
 
 /// An extent that converts to std::size_t but not to the other extent of a shape.
@@ -35,7 +37,8 @@ public:
     if constexpr (std::is_signed_v<T>) {
       if (value < 0)
         throw Error(ErrorCode::negative_extent,
-                    "quern::OutIn: extent " + std::to_string(value) + " is negative");
+                    "quern::OutIn: extent " + std::to_string(value) +
+                        " is negative; pass the number of rows or columns");
     }
     if constexpr (sizeof(T) > sizeof(std::size_t)) {
       if (static_cast<std::make_unsigned_t<T>>(value) > std::numeric_limits<std::size_t>::max())
@@ -48,6 +51,7 @@ public:
   template <class Other>
     requires(!std::same_as<Other, Tag>)
   Extent(const Extent<Other>&) QUERN_DELETED("quern::OutIn: the extents are swapped; write OutIn{Out{rows}, In{columns}}");
+  Extent(const NeShape&) QUERN_DELETED("quern::OutIn: NeShape is GGUF's label, fastest extent first; convert it with quern::out_in(shape)");
   // clang-format on
 
   constexpr operator std::size_t() const noexcept { return value_; } // NOLINT: implicit
@@ -85,6 +89,10 @@ struct OutIn {
 struct NeShape {
   std::uint64_t ne0;
   std::uint64_t ne1;
+
+  // clang-format off
+  operator OutIn() const QUERN_DELETED("quern::OutIn: NeShape is GGUF's label, fastest extent first; convert it with quern::out_in(shape)");
+  // clang-format on
 
   friend constexpr bool operator==(const NeShape&, const NeShape&) noexcept = default;
 };

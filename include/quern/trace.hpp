@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <string_view>
 #include <variant>
@@ -66,8 +67,8 @@ using Event =
     std::variant<AdapterInserted, KernelRun, Allocation, Free, ScopeReset, PhaseBegin, PhaseEnd>;
 
 /// A sink of events. Derive, override record(). Events arrive on the calling thread; a sink shared
-/// between threads must lock. The string views in an event outlive the program's use of it only
-/// when they are static, which those made by quern are.
+/// between threads must lock. A sink outlives the scopes that report to it. The string views in an
+/// event outlive the program's use of it only when they are static, which those made by quern are.
 class Trace {
 public:
   Trace(const Trace&) = delete;
@@ -77,9 +78,16 @@ public:
   /// False for a sink that wants nothing; callers then build no event.
   [[nodiscard]] bool enabled() const noexcept { return enabled_; }
 
-  /// Takes one event; a disabled sink ignores it.
-  void emit(const Event& event) {
-    if (enabled_) record(event);
+  /// Takes one event; for a disabled sink nothing is built. An exception from record() loses the
+  /// event and ends here: watching a program must not change what it does.
+  template <class E>
+  requires std::constructible_from<Event, const E&>
+  void emit(const E& event) noexcept {
+    if (!enabled_) return;
+    try {
+      record(Event(event));
+    } catch (...) { // NOLINT: see above
+    }
   }
 
 protected:
