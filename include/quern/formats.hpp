@@ -19,13 +19,20 @@
 #include <quern/formats/q1_0.hpp>
 #include <quern/formats/q2_0.hpp>
 #include <quern/formats/q4_0.hpp>
+#include <quern/formats/q4_1.hpp>
+#include <quern/formats/q5_0.hpp>
+#include <quern/formats/q5_1.hpp>
+#include <quern/formats/q8_0.hpp>
+#include <quern/formats/tq1_0.hpp>
+#include <quern/formats/tq2_0.hpp>
 #include <quern/order.hpp>
 
 namespace quern {
 
 /// Every block format, by GGUF type id. Typed tests, kernels and the file reader go through this
 /// list, so a format is added here and nowhere else.
-using Formats = boost::mp11::mp_list<F32, F16, Q4_0, BF16, MXFP4, NVFP4, Q1_0, Q2_0>;
+using Formats = boost::mp11::mp_list<F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, BF16, TQ1_0, TQ2_0,
+                                     MXFP4, NVFP4, Q1_0, Q2_0>;
 
 /// Both orders.
 using Orders = boost::mp11::mp_list<RowMajor, InputBlockMajor>;
