@@ -21,6 +21,7 @@ namespace quern::gguf::detail {
 struct Rules {
   Options options = {};
   std::uint32_t version = 3;
+  std::string origin = {}; ///< path of the file, for errors
 
   [[nodiscard]] bool strict() const noexcept { return options.mode == Mode::strict; }
   [[nodiscard]] bool lenient() const noexcept { return options.mode == Mode::lenient; }
@@ -94,8 +95,10 @@ public:
   [[noreturn]] void fail(ErrorCode code, std::uint64_t position, const std::string& what) const {
     constexpr std::size_t longest_name = 1024;
     const auto index = subject_ == Subject::file ? std::nullopt : std::optional(index_);
-    throw Error(code, {position, subject_, index, std::string(name_.substr(0, longest_name))},
-                what);
+    throw Error(
+        code,
+        {position, subject_, index, std::string(name_.substr(0, longest_name)), rules_->origin},
+        what);
   }
 
 private:

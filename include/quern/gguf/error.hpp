@@ -25,6 +25,7 @@ struct Place {
   Subject subject = Subject::file;
   std::optional<std::uint64_t> index; ///< of the key or tensor, from 0
   std::string name;                   ///< of the key or tensor, when it is known
+  std::string origin;                 ///< path of the file, empty for bytes and callbacks
 };
 
 namespace detail {
@@ -50,6 +51,7 @@ namespace detail {
 
 [[nodiscard]] inline std::string describe(const Place& place) {
   std::string text = "quern::gguf: ";
+  if (!place.origin.empty()) text += place.origin + ": ";
   if (place.subject != Subject::file) {
     text += place.subject == Subject::key ? "key " : "tensor ";
     if (place.index) text += std::to_string(*place.index) + " ";
@@ -75,6 +77,8 @@ public:
   /// Name of the key or tensor at fault, as far as it was read: its bytes, cut after 1024. Empty
   /// when the error came before the name.
   [[nodiscard]] const std::string& name() const noexcept { return place_->name; }
+  /// Path of the file; empty for bytes and callbacks.
+  [[nodiscard]] const std::string& origin() const noexcept { return place_->origin; }
 
 private:
   std::shared_ptr<const Place> place_; // shared, so that copying an exception can't throw

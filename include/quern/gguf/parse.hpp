@@ -142,7 +142,7 @@ inline void Index::check_padding(Source& source, std::uint64_t table_end) const 
   const auto check = [&](std::uint64_t from, std::uint64_t to) {
     for (std::uint64_t i = from; i < to; ++i)
       if (source.data()[i] != std::byte{0})
-        throw Error(ErrorCode::not_packed, {i, Subject::file, std::nullopt, {}},
+        throw Error(ErrorCode::not_packed, {i, Subject::file, std::nullopt, {}, rules.origin},
                     "a padding byte is " + std::to_string(std::to_integer<int>(source.data()[i])) +
                         ", must be 0");
   };
@@ -154,7 +154,7 @@ inline void Index::check_padding(Source& source, std::uint64_t table_end) const 
   }
 }
 
-inline Index::Index(Source& source, const Options& options) : rules{options, 0} {
+inline Index::Index(Source& source, const Options& options) : rules{options, 0, source.origin()} {
   Cursor at(rules, source);
   check_magic(at);
   rules.version = read_version(at);

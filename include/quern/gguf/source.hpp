@@ -87,7 +87,7 @@ public:
     stream->open(path, std::ios::binary | std::ios::ate);
     const std::streamoff size = stream->is_open() ? std::streamoff{stream->tellg()} : -1;
     if (size < 0) cannot_open("quern::gguf::File::read", path, "");
-    return from_callback(
+    Source source = from_callback(
         static_cast<std::uint64_t>(size),
         [stream](std::uint64_t position, std::span<std::byte> into) -> std::size_t {
           // A bounded piece: a failed read of the whole would not tell how far it came.
@@ -99,6 +99,8 @@ public:
           return static_cast<std::size_t>(stream->gcount());
         },
         offset);
+    source.origin_ = path.string();
+    return source;
   }
 
   /// The file through a read-only mapping; where the platform has none, as read(). Throws
@@ -114,6 +116,7 @@ public:
     const std::uint64_t size = rest(static_cast<std::uint64_t>(status.st_size), offset);
     Source source(size, Residency::mapped);
     source.loaded_ = size;
+    source.origin_ = path.string();
     if (size == 0) return source;
     const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
     const std::uint64_t before = offset % page; // a mapping starts at a page
@@ -129,6 +132,10 @@ public:
 #endif
   }
 
+  /// Path of the file; empty for bytes and callbacks.
+  [[nodiscard]] const std::string& origin() const noexcept {
+    return origin_;
+  }
   [[nodiscard]] Residency residency() const noexcept {
     return residency_;
   }
@@ -157,7 +164,7 @@ public:
                                       static_cast<std::size_t>(most - loaded_));
       const std::size_t got = read_(loaded_, into);
       if (got == 0 || got > into.size())
-        throw Error(ErrorCode::file_read, {loaded_, Subject::file, std::nullopt, {}},
+        throw Error(ErrorCode::file_read, {loaded_, Subject::file, std::nullopt, {}, origin_},
                     "reading came up short: byte " + std::to_string(end) + " of " +
                         std::to_string(size_) + " is needed, the reader returned " +
                         std::to_string(got));
@@ -233,6 +240,7 @@ private:
   std::uint64_t loaded_ = 0;
   Residency residency_ = Residency::borrowed;
   ReadAt read_;
+  std::string origin_;
 };
 
 } // namespace quern::gguf
