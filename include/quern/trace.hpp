@@ -16,14 +16,15 @@
 namespace quern {
 
 /// A weight or an activation was converted because a caller asked for it: a relayout, a
-/// quantization of activations, a widening at load. Names are static strings.
+/// quantization of activations, a widening at load.
 struct AdapterInserted {
-  std::string_view kind;    ///< "prepack", "quantize_activations", "dequantize", ...
-  std::string_view from;    ///< order or format before
-  std::string_view to;      ///< order or format after
-  std::size_t bytes_before; ///< bytes read
-  std::size_t bytes;        ///< bytes written
-  std::string_view scope;   ///< kind of the scope that holds the result
+  std::string_view kind;     ///< "prepack", "quantize_activations", "dequantize", ...
+  std::string_view from;     ///< order or format before
+  std::string_view to;       ///< order or format after
+  std::size_t bytes_before;  ///< bytes read
+  std::size_t bytes;         ///< bytes written
+  std::string_view scope;    ///< kind of the scope that holds the result
+  std::string_view target{}; ///< name of the tensor, where it is known
 };
 
 /// One kernel call.
@@ -32,6 +33,7 @@ struct KernelRun {
   std::size_t bytes_read;
   std::size_t bytes_written;
   std::chrono::nanoseconds duration;
+  std::string_view weight{}; ///< name of the tensor, where it is known
 };
 
 /// Memory taken by a scope.
@@ -63,12 +65,22 @@ struct PhaseEnd {
   std::string_view name;
 };
 
-using Event =
-    std::variant<AdapterInserted, KernelRun, Allocation, Free, ScopeReset, PhaseBegin, PhaseEnd>;
+/// The price of loading a model was worked out, before any payload was read.
+struct ModelPlanned {
+  std::size_t tensors;      ///< in the files
+  std::size_t conversions;  ///< tensors that will be converted or relaid out
+  std::size_t bytes_before; ///< all tensors as they are in the files
+  std::size_t bytes;        ///< all tensors as they will be
+  std::size_t budget;       ///< bytes that may be used
+};
+
+using Event = std::variant<AdapterInserted, KernelRun, Allocation, Free, ScopeReset, PhaseBegin,
+                           PhaseEnd, ModelPlanned>;
 
 /// A sink of events. Derive, override record(). Events arrive on the calling thread; a sink shared
-/// between threads must lock. A sink outlives the scopes that report to it. The string views in an
-/// event outlive the program's use of it only when they are static, which those made by quern are.
+/// between threads must lock. A sink outlives the scopes that report to it. The texts in an event
+/// are valid during record(): names of tensors and phases may be the caller's, so a sink that keeps
+/// events copies them.
 class Trace {
 public:
   Trace(const Trace&) = delete;
