@@ -65,9 +65,8 @@ struct Envelope {
     }
   }
 
-  /// Adds a line whose b is at most that of all lines so far.
+  /// Adds a line whose b is at most that of all lines so far. `finish` must follow the last one.
   constexpr void push(double line_a, double line_b, std::uint16_t line_tag) noexcept {
-    double start = 0.0;
     while (size > 0) {
       const double rise = a[size - 1] - line_a;
       const double fall = b[size - 1] - line_b;
@@ -76,12 +75,19 @@ struct Envelope {
         continue;
       }
       if (fall <= 0.0) return; // nowhere better than the last line
-      start = 2.0 * rise / fall;
-      if (start > from[size - 1]) break;
+      if (size == 1) break;
+      const double rise_before = a[size - 2] - a[size - 1];
+      const double fall_before = b[size - 2] - b[size - 1];
+      if (rise * fall_before > rise_before * fall) break; // the last line keeps a place
       --size;
     }
-    if (size == 0) start = 0.0;
-    if (size < Capacity) append(start, line_a, line_b, line_tag);
+    if (size < Capacity) append(0.0, line_a, line_b, line_tag);
+  }
+
+  /// Computes where the lines that `push` kept meet.
+  constexpr void finish() noexcept {
+    for (std::size_t i = 1; i < size; ++i)
+      from[i] = 2.0 * (a[i - 1] - a[i]) / (b[i - 1] - b[i]);
   }
 
   /// Adds a line that is known to be the best from `start` on.
@@ -166,6 +172,7 @@ constexpr void unite_envelopes(const Envelope<M>& one, const Envelope<N>& two,
       ++j;
     }
   }
+  either.finish();
 }
 
 } // namespace quern::detail

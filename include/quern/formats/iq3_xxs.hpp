@@ -1,0 +1,85 @@
+// floor: 2
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <quern/block_format.hpp>
+#include <quern/detail/bytes.hpp>
+#include <quern/detail/encode.hpp>
+#include <quern/detail/iq3_xxs_grid.hpp>
+#include <quern/detail/iq_grid.hpp>
+#include <quern/detail/iq_octets.hpp>
+
+namespace quern {
+
+/// IQ3_XXS: 256 values in groups of eight, each two entries of a code book of magnitudes and seven
+/// sign bits, eight sub-blocks with 4-bit scales, 3.0625 bits per weight.
+///
+///     byte  0..1    d    binary16 scale
+///     byte  2..65   q    byte 2 * i + p: entry of values 8 * i + 4 * p to 8 * i + 4 * p + 3
+///     byte 66..97   n    eight 32-bit numbers, one for each sub-block:
+///                        bits 7 * k to 7 * k + 6 = signs of its group k, bits 28..31 = scale
+///
+///     value = d * (2 * scale + 1) / 4 * entry[j], negated where its sign bit is set
+///
+/// The sign bit of the eighth value of a group is not stored: it makes the number of negations
+/// even.
+///
+/// Source: GGUF type 18.
+struct IQ3_XXS {
+  static constexpr std::string_view name = "IQ3_XXS";
+  static constexpr std::size_t block_size = 256;
+  static constexpr std::size_t bytes_per_block = 98;
+  static constexpr std::uint32_t gguf_type = 18;
+  static constexpr double bits_per_weight = detail::bits_per_weight(bytes_per_block, block_size);
+
+  /// The 256 values of one block.
+  [[nodiscard]] static constexpr std::array<float, block_size>
+  decode(std::span<const std::byte, bytes_per_block> block) noexcept {
+    std::array<float, block_size> values{};
+    const float d = detail::load_half(block.data());
+    for (std::size_t i = 0; i < 32; ++i) {
+      const auto rest = detail::load_le<std::uint32_t>(block.data() + 66 + 4 * (i / 4));
+      const float full = d * (0.25f * static_cast<float>(2 * (rest >> 28) + 1));
+      const std::uint32_t signs = detail::even_signs((rest >> (7 * (i % 4))) & 127u);
+      for (std::size_t j = 0; j < 8; ++j) {
+        const std::size_t entry = detail::load_u8(block.data() + 2 + 2 * i + j / 4);
+        values[8 * i + j] =
+            full * detail::with_sign(detail::iq3_xxs_grid.value(entry, j % 4), signs, j);
+      }
+    }
+    return values;
+  }
+
+  /// Encodes 256 values, searching scales and entries of least squared error.
+  static constexpr Encoded<bytes_per_block>
+  encode(std::span<const float, block_size> values) noexcept {
+    const auto peak = detail::find_peak(values);
+    if (peak.fault != EncodeFault::none)
+      return Encoded<bytes_per_block>::failure(peak.fault, peak.lane);
+    const auto found =
+        detail::search_octets<8, detail::OctetSigns::even>(detail::iq3_xxs_book, values, {}, 0.25);
+    if (found.scales.d == 0x7C00)
+      return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, peak.lane);
+    std::array<std::byte, bytes_per_block> block{};
+    if (found.scales.d == 0) return block;
+    detail::store_le(block.data(), found.scales.d);
+    for (std::size_t s = 0; s < 8; ++s) {
+      std::uint32_t rest = static_cast<std::uint32_t>(found.scales.scales[s]) << 28;
+      for (std::size_t k = 0; k < 4; ++k) {
+        const std::size_t i = 4 * s + k;
+        block[2 + 2 * i] = static_cast<std::byte>(found.entries[i][0]);
+        block[2 + 2 * i + 1] = static_cast<std::byte>(found.entries[i][1]);
+        rest |= (found.signs[i] & 127u) << (7 * k);
+      }
+      detail::store_le(block.data() + 66 + 4 * s, rest);
+    }
+    return block;
+  }
+};
+
+} // namespace quern
