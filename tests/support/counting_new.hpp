@@ -49,39 +49,46 @@ inline void* allocate(std::size_t bytes, std::size_t alignment) {
 
 } // namespace support
 
-void* operator new(std::size_t bytes) {
+// Inlined, g++ sees only half of a pair and warns of a mismatch.
+#if defined(__GNUC__)
+#define SUPPORT_OUT_OF_LINE __attribute__((noinline))
+#else
+#define SUPPORT_OUT_OF_LINE
+#endif
+
+SUPPORT_OUT_OF_LINE void* operator new(std::size_t bytes) {
   return support::detail::allocate(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
 }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
+SUPPORT_OUT_OF_LINE void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return support::detail::allocate(bytes, static_cast<std::size_t>(alignment));
 }
-void* operator new[](std::size_t bytes) {
+SUPPORT_OUT_OF_LINE void* operator new[](std::size_t bytes) {
   return support::detail::allocate(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
 }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+SUPPORT_OUT_OF_LINE void* operator new[](std::size_t bytes, std::align_val_t alignment) {
   return support::detail::allocate(bytes, static_cast<std::size_t>(alignment));
 }
-void operator delete(void* data) noexcept {
+SUPPORT_OUT_OF_LINE void operator delete(void* data) noexcept {
   std::free(data);
 }
-void operator delete(void* data, std::size_t) noexcept {
+SUPPORT_OUT_OF_LINE void operator delete(void* data, std::size_t) noexcept {
   std::free(data);
 }
-void operator delete(void* data, std::align_val_t) noexcept {
+SUPPORT_OUT_OF_LINE void operator delete(void* data, std::align_val_t) noexcept {
   std::free(data);
 }
-void operator delete(void* data, std::size_t, std::align_val_t) noexcept {
+SUPPORT_OUT_OF_LINE void operator delete(void* data, std::size_t, std::align_val_t) noexcept {
   std::free(data);
 }
-void operator delete[](void* data) noexcept {
+SUPPORT_OUT_OF_LINE void operator delete[](void* data) noexcept {
   std::free(data);
 }
-void operator delete[](void* data, std::size_t) noexcept {
+SUPPORT_OUT_OF_LINE void operator delete[](void* data, std::size_t) noexcept {
   std::free(data);
 }
-void operator delete[](void* data, std::align_val_t) noexcept {
+SUPPORT_OUT_OF_LINE void operator delete[](void* data, std::align_val_t) noexcept {
   std::free(data);
 }
-void operator delete[](void* data, std::size_t, std::align_val_t) noexcept {
+SUPPORT_OUT_OF_LINE void operator delete[](void* data, std::size_t, std::align_val_t) noexcept {
   std::free(data);
 }
