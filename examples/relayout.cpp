@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <random>
 #include <span>
 #include <string>
@@ -111,6 +112,8 @@ std::string write_small_model() {
   quern::gguf::Writer writer;
   writer.add("general.architecture", "none");
   writer.add("general.name", "a small model to look at block orders");
+  // The writer borrows what it is given, so the weights stay until the file is written.
+  std::vector<std::shared_ptr<const void>> weights;
   unsigned seed = 7;
   boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, quern::Formats>>(
       [&](auto tag) {
@@ -119,8 +122,10 @@ std::string write_small_model() {
           // Five blocks per row and 96 rows: a grid that is neither square nor a power of two.
           const quern::OutIn shape{std::size_t{96}, std::max<std::size_t>(5 * F::block_size, 640)};
           const auto values = random_values(shape.out * shape.in, 0.02f, seed++);
-          const auto weight = quern::quantize<F>(values, shape);
-          writer.add_weight("layer." + std::string(F::name) + ".weight", weight.view());
+          const auto weight = std::make_shared<const quern::PackedWeight<F, quern::RowMajor>>(
+              quern::quantize<F>(values, shape));
+          writer.add_weight("layer." + std::string(F::name) + ".weight", weight->view());
+          weights.push_back(weight);
         }
       });
   writer.write(path);
