@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <quern/block_format.hpp>
+#include <quern/detail/target.hpp>
 #include <quern/isa.hpp>
 #include <quern/matrix_view.hpp>
 #include <quern/order.hpp>
@@ -37,6 +38,7 @@ struct KernelKey {
 }
 
 namespace kernels {
+inline namespace QUERN_BUILD_TAG {
 
 /// y = x * W^T for activations of type `Activation`, weights in format `Format` and block order
 /// `Order`, with the instructions of `Isa`. Specialised by the headers under quern/kernels/; a
@@ -44,6 +46,7 @@ namespace kernels {
 template <class Activation, BlockFormat Format, BlockOrder Order, Isa Isa_>
 struct Matmul;
 
+} // namespace QUERN_BUILD_TAG
 } // namespace kernels
 
 /// A kernel: it has a key, says whether it is compiled in, and runs on views of its own format and

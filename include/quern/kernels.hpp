@@ -1,4 +1,4 @@
-// floor: 6
+// floor: 6.5
 #pragma once
 
 #include <type_traits>
@@ -10,6 +10,7 @@
 #include <quern/formats.hpp>
 #include <quern/isas.hpp>
 #include <quern/kernel.hpp>
+#include <quern/kernels/avx2/float_matmul.hpp>
 #include <quern/kernels/scalar.hpp>
 #include <quern/order.hpp>
 

@@ -1,6 +1,7 @@
 // floor: 7
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <span>
@@ -11,13 +12,16 @@
 #include <boost/mp11/list.hpp>
 
 #include <quern/block_format.hpp>
+#include <quern/detail/target.hpp>
 #include <quern/error.hpp>
+#include <quern/executor.hpp>
 #include <quern/isas.hpp>
 #include <quern/kernel.hpp>
 #include <quern/kernels.hpp>
 #include <quern/matrix_view.hpp>
 #include <quern/order.hpp>
 #include <quern/packed_view.hpp>
+#include <quern/shape.hpp>
 #include <quern/trace.hpp>
 
 namespace quern {
@@ -26,23 +30,28 @@ namespace quern {
 struct MatmulOptions {
   /// Takes a KernelRun event.
   Trace* trace = &no_trace;
+  /// Runs the pieces of the product; empty: all of it on the calling thread.
+  ExecutorRef executor = {};
+  /// The best instruction set to use.
+  IsaLimit max_isa = {};
 };
 
 namespace detail {
 
 template <BlockFormat F, BlockOrder O>
-void check_product(MatrixView<const float> x, PackedView<F, O> w, MatrixView<float> y) {
-  if (x.cols() != w.in())
+void check_product(std::size_t rows, std::size_t cols, const PackedView<F, O>& w,
+                   const MatrixView<float>& y) {
+  if (cols != w.in())
     throw Error(ErrorCode::size_mismatch, "quern::matmul_weight_transposed: x has rows of " +
-                                              std::to_string(x.cols()) + " values, the weight " +
+                                              std::to_string(cols) + " values, the weight " +
                                               to_string(w.shape()) + " needs " +
                                               std::to_string(w.in()) + "; x is [m, in]");
-  if (y.cols() != w.out() || y.rows() != x.rows())
+  if (y.cols() != w.out() || y.rows() != rows)
     throw Error(ErrorCode::size_mismatch,
                 "quern::matmul_weight_transposed: y is " + std::to_string(y.rows()) + " x " +
-                    std::to_string(y.cols()) + ", the product of " + std::to_string(x.rows()) +
+                    std::to_string(y.cols()) + ", the product of " + std::to_string(rows) +
                     " rows with the weight " + to_string(w.shape()) + " is " +
-                    std::to_string(x.rows()) + " x " + std::to_string(w.out()));
+                    std::to_string(rows) + " x " + std::to_string(w.out()));
 }
 
 /// The rows of a gap-free x or y over `size` values: `size / extent`, which must be exact.
@@ -55,51 +64,93 @@ void check_product(MatrixView<const float> x, PackedView<F, O> w, MatrixView<flo
   return extent == 0 ? 0 : size / extent;
 }
 
+/// How a product of `rows` x `out` results is cut: pieces of whole outputs first, since a piece
+/// reads its part of the weight alone; rows of x are shared out only when there are too few
+/// outputs.
+struct Cut {
+  std::size_t out_piece;
+  std::size_t row_piece;
+  std::size_t out_pieces;
+  std::size_t row_pieces;
+
+  Cut(std::size_t rows, std::size_t out, std::size_t concurrency) noexcept {
+    constexpr std::size_t grain = 32; // outputs that kernels handle together
+    const std::size_t wanted = concurrency <= 1 ? 1 : 4 * concurrency;
+    const auto share = [](std::size_t extent, std::size_t pieces, std::size_t unit) {
+      const std::size_t even = (extent + pieces - 1) / pieces;
+      return std::max(unit, (even + unit - 1) / unit * unit);
+    };
+    out_piece = share(out, wanted, grain);
+    out_pieces = (out + out_piece - 1) / out_piece;
+    const std::size_t left = out_pieces == 0 ? 1 : wanted / out_pieces;
+    row_piece = left <= 1 ? std::max<std::size_t>(rows, 1) : share(rows, left, 8);
+    row_pieces = (rows + row_piece - 1) / row_piece;
+  }
+};
+
+/// Runs kernel K over all pieces of the product and reports it.
+template <class K>
+void run_pieces(const typename K::Input& x, const typename K::Weight& w, MatrixView<float> y,
+                std::size_t x_bytes, const MatmulOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const Cut cut(y.rows(), y.cols(), options.executor.concurrency());
+  if (cut.out_pieces * cut.row_pieces <= 1) {
+    K::run(x, w, y);
+  } else {
+    const auto piece = [&](std::size_t index) {
+      const std::size_t o = index % cut.out_pieces * cut.out_piece;
+      const std::size_t r = index / cut.out_pieces * cut.row_piece;
+      const std::size_t outputs = std::min(cut.out_piece, w.out() - o);
+      const std::size_t rows = std::min(cut.row_piece, y.rows() - r);
+      K::run(x.narrow_rows(r, rows), w.narrow_out(o, outputs),
+             y.narrow_rows(r, rows).narrow_cols(o, outputs));
+    };
+    options.executor.parallel_for(cut.out_pieces * cut.row_pieces, piece);
+  }
+  if (!options.trace->enabled()) return;
+  static const std::string name = to_string(K::key);
+  options.trace->emit(KernelRun{name, w.bytes() + x_bytes, y.rows() * y.cols() * sizeof(float),
+                                std::chrono::steady_clock::now() - start});
+}
+
 } // namespace detail
 
 /// Calls `f(std::type_identity<K>{})` with the best kernel K that this build has and this CPU can
-/// run for float activations and a weight of format F in order O.
-template <BlockFormat F, BlockOrder O, class Function>
-void with_best_kernel(Function&& f) {
+/// run, within `limit`, for that kind of activations and a weight of format F in order O.
+template <class Activation, BlockFormat F, BlockOrder O, class Function>
+void with_best_kernel(IsaLimit limit, Function&& f) {
   bool done = false;
   boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, Isas>>([&](auto tag) {
     using I = typename decltype(tag)::type;
-    if constexpr (has_kernel<float, F, O, I>)
-      if (!done && I::available()) {
+    if constexpr (has_kernel<Activation, F, O, I>)
+      if (!done && limit.allows<I>() && I::available()) {
         done = true;
-        f(std::type_identity<kernels::Matmul<float, F, O, I>>{});
+        f(std::type_identity<kernels::Matmul<Activation, F, O, I>>{});
       }
   });
 }
 
 /// The key of the kernel that matmul_weight_transposed() uses for float activations.
 template <BlockFormat F, BlockOrder O>
-[[nodiscard]] KernelKey best_kernel_key() {
+[[nodiscard]] KernelKey best_kernel_key(IsaLimit limit = {}) {
   KernelKey key{};
-  with_best_kernel<F, O>([&](auto tag) { key = decltype(tag)::type::key; });
+  with_best_kernel<float, F, O>(limit, [&](auto tag) { key = decltype(tag)::type::key; });
   return key;
 }
 
+inline namespace QUERN_BUILD_TAG {
+
 /// y = x * W^T: `x` is `[m, in]`, the weight `[out, in]` in either block order, `y` is `[m, out]`.
 /// The weight is read as it lies; nothing is converted and nothing allocated. The result is the
-/// same bits for either order and however many rows x has. Throws Error(size_mismatch) when the
-/// extents do not agree; `y` is then unchanged.
+/// same bits for either order, however many rows x has and however many threads work on it. Throws
+/// Error(size_mismatch) when the extents do not agree; `y` is then unchanged.
 template <BlockFormat F, BlockOrder O>
 void matmul_weight_transposed(MatrixView<const float> x, PackedView<F, O> w, MatrixView<float> y,
                               const MatmulOptions& options = {}) {
-  detail::check_product(x, w, y);
-  with_best_kernel<F, O>([&](auto tag) {
-    using K = typename decltype(tag)::type;
-    if (!options.trace->enabled()) {
-      K::run(x, w, y);
-      return;
-    }
-    const auto start = std::chrono::steady_clock::now();
-    K::run(x, w, y);
-    static const std::string name = to_string(K::key);
-    options.trace->emit(KernelRun{name, w.bytes() + x.rows() * x.cols() * sizeof(float),
-                                  y.rows() * y.cols() * sizeof(float),
-                                  std::chrono::steady_clock::now() - start});
+  detail::check_product(x.rows(), x.cols(), w, y);
+  with_best_kernel<float, F, O>(options.max_isa, [&](auto tag) {
+    detail::run_pieces<typename decltype(tag)::type>(x, w, y, x.rows() * x.cols() * sizeof(float),
+                                                     options);
   });
 }
 
@@ -118,5 +169,7 @@ void matmul_weight_transposed(std::span<const float> x, PackedView<F, O> w, std:
   matmul_weight_transposed(MatrixView<const float>{x, rows, w.in()}, w,
                            MatrixView<float>{y, rows, w.out()}, options);
 }
+
+} // namespace QUERN_BUILD_TAG
 
 } // namespace quern

@@ -7,6 +7,7 @@
 #include <span>
 
 #include <quern/block_format.hpp>
+#include <quern/detail/target.hpp>
 #include <quern/isa/scalar.hpp>
 #include <quern/kernel.hpp>
 #include <quern/matrix_view.hpp>
@@ -19,6 +20,7 @@
 /// depend on whether a compiler fuses multiply and add.
 
 namespace quern::kernels {
+inline namespace QUERN_BUILD_TAG {
 
 namespace detail {
 
@@ -82,4 +84,5 @@ struct Matmul<float, F, O, isa::Scalar> {
   // clang-format on
 };
 
+} // namespace QUERN_BUILD_TAG
 } // namespace quern::kernels
