@@ -65,6 +65,13 @@ struct Envelope {
     }
   }
 
+  /// The envelope of no values.
+  [[nodiscard]] static constexpr Envelope zero() noexcept {
+    Envelope result;
+    result.append(0.0, 0.0, 0.0);
+    return result;
+  }
+
   /// Adds a line whose b is at most that of all lines so far. `finish` must follow the last one.
   constexpr void push(double line_a, double line_b, std::uint16_t line_tag) noexcept {
     while (size > 0) {
