@@ -7,11 +7,14 @@
 #include <memory>
 #include <memory_resource>
 #include <new>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include <quern/detail/memory.hpp>
+#include <quern/detail/poison.hpp>
+#include <quern/error.hpp>
 #include <quern/trace.hpp>
 
 /// @file
@@ -134,29 +137,59 @@ private:
   std::unordered_map<void*, Block> blocks_;
 };
 
+/// Whether a ForwardScope looks for uses of memory whose step has ended. It costs a pass over the
+/// slab per step.
+enum class ResetChecks { off, on };
+
 /// Memory of one forward step: a slab from which pieces are cut, given back all at once by
 /// reset(). Requests that do not fit the slab are served one by one and counted as overflow. The
 /// slab and the overflow are reported as Allocation and Free, pieces of the slab are not.
+///
+/// With ResetChecks::on, memory outside the pieces of this step is filled with 0xFF: reading it
+/// gives NaN, and writing to it is found by the next allocate() or reset(), which then throws
+/// Error(use_after_reset). Under the address sanitizer such a use stops the program where it is
+/// made, with or without these checks.
 class ForwardScope final : public Scope {
 public:
   /// `capacity` bytes are taken now and kept for all steps.
-  explicit ForwardScope(std::size_t capacity, Trace& trace = no_trace)
+  explicit ForwardScope(std::size_t capacity, Trace& trace = no_trace,
+                        ResetChecks checks = ResetChecks::off)
       : Scope("forward", false, trace), slab_(detail::allocate_bytes(capacity)),
-        capacity_(capacity) {
+        capacity_(capacity), checks_(checks == ResetChecks::on) {
+    if (checks_) std::fill_n(slab_.get(), capacity, detail::dead_byte);
+    detail::poison(slab_.get(), capacity);
     trace.emit(Allocation{kind(), capacity});
   }
   ~ForwardScope() override {
-    free_overflow();
+    free_blocks(overflow_, true);
+    free_blocks(ended_, false);
+    detail::unpoison(slab_.get(), capacity_);
     trace().emit(Free{kind(), capacity_});
   }
 
-  /// Ends the step: everything allocated since the last reset is invalid. Emits ScopeReset.
+  /// Ends the step: everything allocated since the last reset is invalid. Emits ScopeReset. Throws
+  /// Error(use_after_reset), see above; the step then has ended all the same.
   void reset() {
     trace().emit(ScopeReset{kind(), live_bytes(), peak_bytes()});
-    free_overflow();
+    const std::size_t changed = checks_ ? changed_byte() : capacity_;
+    const bool block_changed = checks_ && any_ended_block_changed();
+    free_blocks(ended_, false);
+    if (checks_) {
+      std::fill_n(slab_.get(), used_, detail::dead_byte);
+      end_blocks();
+    } else {
+      free_blocks(overflow_, true);
+    }
+    detail::poison(slab_.get(), capacity_);
+    overflow_bytes_ = 0;
     used_ = 0;
     count_out(live_bytes());
     ++steps_;
+    if (changed != capacity_) throw_changed("reset", changed);
+    if (block_changed)
+      throw Error(ErrorCode::use_after_reset,
+                  "quern::ForwardScope::reset: memory outside the slab was written after its step "
+                  "had ended; keep no pointer across reset(), or retain() what must last");
   }
 
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
@@ -171,16 +204,24 @@ private:
     std::size_t bytes;
     std::size_t alignment;
   };
+  using Blocks = std::vector<Block>;
 
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
     void* at = slab_.get() + used_;
     std::size_t room = capacity_ - used_;
     if (std::align(alignment, bytes, at, room) != nullptr) {
-      used_ = capacity_ - room + bytes;
+      const std::size_t start = capacity_ - room;
+      detail::unpoison(slab_.get() + start, bytes);
+      if (checks_) {
+        const std::size_t changed = detail::first_changed(slab_.get(), start, start + bytes);
+        if (changed != start + bytes) throw_changed("allocate", changed);
+      }
+      used_ = start + bytes;
     } else {
       // The entry comes first: if it can't be made, nothing has been taken yet.
       overflow_.push_back(Block{nullptr, bytes, alignment});
       try {
+        if (checks_) ended_.reserve(overflow_.size()); // so that reset() needs no memory
         at = weight_memory()->allocate(bytes, alignment);
       } catch (...) {
         overflow_.pop_back();
@@ -200,21 +241,54 @@ private:
     return this == &other;
   }
 
-  void free_overflow() noexcept {
-    for (const Block& block : overflow_) {
+  void free_blocks(Blocks& blocks, bool report) noexcept {
+    for (const Block& block : blocks) {
+      detail::unpoison(static_cast<std::byte*>(block.data), block.bytes);
       weight_memory()->deallocate(block.data, block.bytes, block.alignment);
+      if (report) trace().emit(Free{kind(), block.bytes});
+    }
+    blocks.clear();
+  }
+
+  /// Gives up the overflow of this step, but keeps its memory until the next reset, to see whether
+  /// somebody still writes to it.
+  void end_blocks() noexcept {
+    for (const Block& block : overflow_) {
+      auto* const data = static_cast<std::byte*>(block.data);
+      std::fill_n(data, block.bytes, detail::dead_byte);
+      detail::poison(data, block.bytes);
       trace().emit(Free{kind(), block.bytes});
     }
-    overflow_.clear();
-    overflow_bytes_ = 0;
+    ended_.swap(overflow_);
+  }
+  [[nodiscard]] bool any_ended_block_changed() const noexcept {
+    return std::ranges::any_of(ended_, [](const Block& block) {
+      const auto* const data = static_cast<const std::byte*>(block.data);
+      detail::unpoison(data, block.bytes);
+      return detail::first_changed(data, 0, block.bytes) != block.bytes;
+    });
+  }
+
+  /// The place of a byte of the slab that is in no piece and yet was written to, or capacity().
+  [[nodiscard]] std::size_t changed_byte() const noexcept {
+    detail::unpoison(slab_.get() + used_, capacity_ - used_);
+    return detail::first_changed(slab_.get(), used_, capacity_);
+  }
+  [[noreturn]] static void throw_changed(const char* call, std::size_t byte) {
+    throw Error(ErrorCode::use_after_reset,
+                "quern::ForwardScope::" + std::string(call) + ": byte " + std::to_string(byte) +
+                    " of the slab was written after its step had ended, or past the end of a "
+                    "piece; keep no pointer across reset(), or retain() what must last");
   }
 
   detail::Bytes slab_;
   std::size_t capacity_;
+  bool checks_;
   std::size_t used_ = 0;
   std::size_t steps_ = 0;
   std::size_t overflow_bytes_ = 0;
-  std::vector<Block> overflow_;
+  Blocks overflow_;
+  Blocks ended_; // overflow of the step before, while checks are on
 };
 
 } // namespace quern
