@@ -1,4 +1,4 @@
-// floor: 6.5
+// floor: 6
 #pragma once
 
 #include <type_traits>
@@ -6,11 +6,14 @@
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
 
+#include <quern/activation.hpp>
 #include <quern/block_format.hpp>
 #include <quern/formats.hpp>
 #include <quern/isas.hpp>
 #include <quern/kernel.hpp>
 #include <quern/kernels/avx2/float_matmul.hpp>
+#include <quern/kernels/avx2/int8_matmul.hpp>
+#include <quern/kernels/int8_scalar.hpp>
 #include <quern/kernels/scalar.hpp>
 #include <quern/order.hpp>
 
@@ -30,7 +33,7 @@ template <class Activation, BlockFormat F, BlockOrder O, Isa I>
 inline constexpr bool has_kernel = detail::CompleteKernel<Activation, F, O, I>;
 
 /// Every kind of activation that kernels read.
-using Activations = boost::mp11::mp_list<float>;
+using Activations = boost::mp11::mp_list<float, Int8Blocks<32>, Int8Blocks<256>>;
 
 namespace detail {
 template <class Key>

@@ -11,6 +11,7 @@
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
 
+#include <quern/activation.hpp>
 #include <quern/block_format.hpp>
 #include <quern/detail/target.hpp>
 #include <quern/error.hpp>
@@ -21,6 +22,7 @@
 #include <quern/matrix_view.hpp>
 #include <quern/order.hpp>
 #include <quern/packed_view.hpp>
+#include <quern/quantize_activations.hpp>
 #include <quern/shape.hpp>
 #include <quern/trace.hpp>
 
@@ -138,6 +140,14 @@ template <BlockFormat F, BlockOrder O>
   return key;
 }
 
+/// The key of the kernel that it uses for that kind of activations.
+template <class Activation, BlockFormat F, BlockOrder O>
+[[nodiscard]] KernelKey best_kernel_key(IsaLimit limit = {}) {
+  KernelKey key{};
+  with_best_kernel<Activation, F, O>(limit, [&](auto tag) { key = decltype(tag)::type::key; });
+  return key;
+}
+
 inline namespace QUERN_BUILD_TAG {
 
 /// y = x * W^T: `x` is `[m, in]`, the weight `[out, in]` in either block order, `y` is `[m, out]`.
@@ -169,6 +179,25 @@ void matmul_weight_transposed(std::span<const float> x, PackedView<F, O> w, std:
   matmul_weight_transposed(MatrixView<const float>{x, rows, w.in()}, w,
                            MatrixView<float>{y, rows, w.out()}, options);
 }
+
+/// The same for activations that quantize_activations<int8_width<F>>() made. Integer products are
+/// exact; the result is the same bits on every instruction set, too.
+template <std::size_t Width, BlockFormat F, BlockOrder O>
+requires(Width == int8_width<F>) void matmul_weight_transposed(const Int8Blocks<Width>& x,
+                                                               PackedView<F, O> w,
+                                                               MatrixView<float> y,
+                                                               const MatmulOptions& options = {}) {
+  detail::check_product(x.rows(), x.cols(), w, y);
+  with_best_kernel<Int8Blocks<Width>, F, O>(options.max_isa, [&](auto tag) {
+    detail::run_pieces<typename decltype(tag)::type>(x, w, y, x.bytes(), options);
+  });
+}
+
+// clang-format off
+template <std::size_t Width, BlockFormat F, BlockOrder O>
+  requires(Width != int8_width<F>)
+void matmul_weight_transposed(const Int8Blocks<Width>&, PackedView<F, O>, MatrixView<float>, const MatmulOptions& = {}) QUERN_DELETED("quern::matmul_weight_transposed: these activations were quantized in blocks of another width than this weight format meets; use quantize_activations<int8_width<Format>>(x, scope), or float activations for formats of single values");
+// clang-format on
 
 } // namespace QUERN_BUILD_TAG
 

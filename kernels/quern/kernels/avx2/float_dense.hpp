@@ -1,4 +1,4 @@
-// floor: 5
+// floor: 4.4
 #pragma once
 
 #include <quern/detail/target.hpp>

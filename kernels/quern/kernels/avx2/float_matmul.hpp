@@ -1,4 +1,4 @@
-// floor: 6
+// floor: 5
 #pragma once
 
 #include <quern/detail/target.hpp>

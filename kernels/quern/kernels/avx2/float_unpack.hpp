@@ -1,4 +1,4 @@
-// floor: 3
+// floor: 4.1
 #pragma once
 
 #include <quern/detail/target.hpp>

@@ -6,6 +6,7 @@
 #if defined(QUERN_X86_KERNELS)
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <immintrin.h>
 
 /// @file
@@ -48,6 +49,60 @@ QUERN_AVX2_INLINE __m128 join4(__m256 a, __m256 b, __m256 c, __m256 d) noexcept 
   const __m256 lanes = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(ab_pairs, cd_pairs)),
                                      _mm256_castpd_ps(_mm256_unpackhi_pd(ab_pairs, cd_pairs)));
   return _mm_add_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps(lanes, 1));
+}
+
+/// Four bytes at any address, in every 32-bit lane.
+QUERN_AVX2_INLINE __m256i broadcast4(const void* at) noexcept {
+  std::int32_t value;
+  std::memcpy(&value, at, sizeof value);
+  return _mm256_set1_epi32(value);
+}
+
+/// Sums of lanes in words of 16 bits (`Words`) or of 32 bits.
+template <bool Words>
+QUERN_AVX2_INLINE __m256i add(__m256i a, __m256i b) noexcept {
+  return Words ? _mm256_add_epi16(a, b) : _mm256_add_epi32(a, b);
+}
+
+/// For each of eight vectors the sum of its four 32-bit lanes in each half: lanes 0..3 of `low` and
+/// `high` are the lower halves of v[0..3] and v[4..7], lanes 4..7 the upper halves.
+struct HalfSums {
+  __m256i low;
+  __m256i high;
+};
+template <bool Words>
+QUERN_AVX2_INLINE HalfSums sum_halves(const __m256i (&v)[8]) noexcept {
+  __m256i pair[4];
+  QUERN_UNROLL
+  for (int i = 0; i < 4; ++i)
+    pair[i] = add<Words>(_mm256_unpacklo_epi32(v[2 * i], v[2 * i + 1]),
+                         _mm256_unpackhi_epi32(v[2 * i], v[2 * i + 1]));
+  return {
+      add<Words>(_mm256_unpacklo_epi64(pair[0], pair[1]), _mm256_unpackhi_epi64(pair[0], pair[1])),
+      add<Words>(_mm256_unpacklo_epi64(pair[2], pair[3]), _mm256_unpackhi_epi64(pair[2], pair[3]))};
+}
+
+/// For each of eight vectors the sum of all its 32-bit lanes.
+template <bool Words>
+QUERN_AVX2_INLINE __m256i sum_lanes(const __m256i (&v)[8]) noexcept {
+  const HalfSums halves = sum_halves<Words>(v);
+  return add<Words>(_mm256_permute2x128_si256(halves.low, halves.high, 0x20),
+                    _mm256_permute2x128_si256(halves.low, halves.high, 0x31));
+}
+
+/// The first `count` of eight lanes, for masked loads and stores.
+QUERN_AVX2_INLINE __m256i first_lanes(std::size_t count) noexcept {
+  const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), index);
+}
+QUERN_AVX2_INLINE __m256 load_floats(const float* at, std::size_t count) noexcept {
+  return count >= 8 ? _mm256_loadu_ps(at) : _mm256_maskload_ps(at, first_lanes(count));
+}
+QUERN_AVX2_INLINE void store_floats(float* at, __m256 values, std::size_t count) noexcept {
+  if (count >= 8)
+    _mm256_storeu_ps(at, values);
+  else
+    _mm256_maskstore_ps(at, first_lanes(count), values);
 }
 
 /// Transposes an 8 x 8 matrix of 32-bit lanes in place.
