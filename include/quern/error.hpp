@@ -21,6 +21,7 @@ enum class ErrorCode : std::uint8_t {
   looks_swapped,      ///< extents that look like [in, out] where [out, in] is needed
   scope_kind,         ///< memory asked of a scope that must not hold it
   use_after_reset,    ///< memory of a step was used after that step had ended
+  refused,            ///< strict, and something would not be done as asked
   unsupported,        ///< no kernel, or a feature that this build does not have
   // Quantizing
   not_a_number,   ///< a NaN among the values to encode
