@@ -40,8 +40,10 @@ inline constexpr auto iq1_grid = expand_grid<2048, 8>(
 static_assert(grid_checksum(iq1_grid) == 0xADF8B14FB25DFEE9u,
               "quern: the IQ1 code book is damaged");
 
-/// The entries plus 1/8 and the entries minus 1/8, times 8, in the order that a search wants.
-inline constexpr auto iq1_plus_book = make_book(iq1_grid, std::to_array<std::int8_t>({-7, 1, 9}));
-inline constexpr auto iq1_minus_book = make_book(iq1_grid, std::to_array<std::int8_t>({-9, -1, 7}));
+/// The same, times 8, in the order that a search wants. Variant 0 has 1/8 added to the values,
+/// variant 1 has it taken away.
+inline constexpr auto iq1_book =
+    make_book(iq1_grid, std::to_array({std::to_array<std::int8_t>({-7, 1, 9}),
+                                       std::to_array<std::int8_t>({-9, -1, 7})}));
 
 } // namespace quern::detail

@@ -7,9 +7,10 @@
 #include <span>
 
 #include <quern/detail/iq1_grid.hpp>
+#include <quern/detail/iq_batch.hpp>
 #include <quern/detail/iq_envelope.hpp>
-#include <quern/detail/iq_group.hpp>
 #include <quern/detail/iq_odd_scale.hpp>
+#include <quern/detail/iq_sweep.hpp>
 
 /// @file
 /// The search that IQ1_S and IQ1_M share: eight values are a ternary entry of a code book, all
@@ -26,106 +27,134 @@ struct Iq1Codes {
   std::array<bool, 32> down{}; ///< shifted by -1/8
 };
 
-/// Eight values, ready to be looked up with either shift. Levels are eight times as large as
-/// stored.
-class Iq1Octet {
+/// The search for the codes of least squared error of 256 values. `ShiftShare` octets in a row have
+/// one shift: one octet, or all of a sub-block.
+template <std::size_t Subs, std::size_t ShiftShare>
+class Iq1Search {
 public:
-  constexpr Iq1Octet(std::span<const float, 8> values, std::span<const float> weights) noexcept
-      : up_(iq1_plus_book, values, weights, GridSigns::in_entry),
-        down_(iq1_minus_book, values, weights, GridSigns::in_entry) {}
+  /// `weights` is empty or has the importance of each value.
+  constexpr Iq1Search(std::span<const float, 256> values, std::span<const float> weights) noexcept
+      : values_(values), weights_(weights) {}
 
-  template <std::size_t Capacity>
-  constexpr void envelope(bool down, Envelope<Capacity>& result) const noexcept {
-    if (down)
-      down_.envelope(false, result);
-    else
-      up_.envelope(false, result);
-  }
-
-  struct Choice {
-    std::uint16_t entry;
-    double cost;
-  };
-  [[nodiscard]] constexpr Choice choose(bool down, double scale) const noexcept {
-    const GroupChoice choice = down ? down_.choose(false, scale) : up_.choose(false, scale);
-    const auto& entries = down ? iq1_minus_book.entries : iq1_plus_book.entries;
-    return {entries[choice.place].index, choice.line.cost(scale)};
+  [[nodiscard]] constexpr Iq1Codes<Subs> run() const noexcept {
+    Iq1Codes<Subs> codes;
+    std::array<double, Subs> guess{};
+    std::array<double, Subs> likely{};
+    for (std::size_t s = 0; s < Subs; ++s)
+      guess[s] = likely_scale(iq1_book, values_.subspan(s * length, length),
+                              weights_.empty() ? weights_ : weights_.subspan(s * length, length));
+    if (!weights_.empty()) likely = guess;
+    // With weights, the best entry of a class depends on the scale, so that is found in two steps.
+    for (int round = 0; round < (weights_.empty() ? 1 : 2); ++round) {
+      codes.scales = find_scales(guess, likely);
+      if (codes.scales.d == 0 || codes.scales.d == 0x7C00) return codes;
+      for (std::size_t s = 0; s < Subs; ++s)
+        likely[s] = codes.scales.full(s, unit);
+    }
+    std::array<Line, Subs> lines{};
+    for (std::size_t octet = 0; octet < 32; octet += octets_per_chunk)
+      choose(octet, likely, codes, lines);
+    codes.scales = settle_scales<8>(codes.scales, lines, unit);
+    return codes;
   }
 
 private:
-  GridGroup<decltype(iq1_plus_book)> up_;
-  GridGroup<decltype(iq1_minus_book)> down_;
-};
-
-/// The codes of least squared error of 256 values. `ShiftShare` octets in a row have one shift, all
-/// of a sub-block or one. `weights` is empty or has the importance of each value.
-template <std::size_t Subs, std::size_t ShiftShare>
-[[nodiscard]] constexpr Iq1Codes<Subs> search_iq1(std::span<const float, 256> values,
-                                                  std::span<const float> weights) noexcept {
-  constexpr std::size_t per_sub = 32 / Subs;
+  static constexpr double unit = 0.125; // levels of the book are eight times as large as stored
+  static constexpr std::size_t per_sub = 32 / Subs;
+  static constexpr std::size_t length = 256 / Subs;
   static_assert(ShiftShare == 1 || ShiftShare == per_sub);
-  constexpr double unit = 0.125;
-  const auto octet = [&](std::size_t i) {
-    return Iq1Octet(values.subspan(8 * i).template first<8>(),
-                    weights.empty() ? weights : weights.subspan(8 * i, 8));
-  };
-  std::array<Envelope<128>, Subs> subs;
-  for (std::size_t s = 0; s < Subs; ++s) {
-    std::array<Envelope<128>, 2> shifted;
-    Envelope<128> sum;
-    for (std::size_t k = 0; k < per_sub; ++k) {
-      const Iq1Octet own = octet(s * per_sub + k);
-      std::array<Envelope<32>, 2> next;
-      own.envelope(false, next[0]);
-      own.envelope(true, next[1]);
-      if constexpr (ShiftShare == 1) {
-        Envelope<64> either;
-        unite_envelopes(next[0], next[1], either);
-        if (k == 0) {
-          unite_envelopes(next[0], next[1], shifted[0]);
-        } else {
-          sum_envelopes(shifted[0], either, sum);
-          shifted[0] = sum;
-        }
-      } else {
-        for (std::size_t shift = 0; shift < 2; ++shift) {
-          if (k == 0) {
-            sum_envelopes(next[shift], Envelope<1>::zero(), shifted[shift]);
-          } else {
-            sum_envelopes(shifted[shift], next[shift], sum);
-            shifted[shift] = sum;
-          }
-        }
-      }
+  static constexpr std::size_t octets_per_chunk = 4;
+  using Job = GridJob<8>;
+  /// Two jobs for each octet, one for each shift.
+  using Jobs = std::array<Job, 2 * octets_per_chunk>;
+
+  [[nodiscard]] constexpr Jobs make_jobs(std::size_t octet,
+                                         const std::array<double, Subs>& likely) const noexcept {
+    Jobs jobs{};
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const std::size_t at = 8 * (octet + i / 2);
+      jobs[i] = Job(values_.subspan(at).template first<8>(),
+                    weights_.empty() ? weights_ : weights_.subspan(at, 8), false);
+      jobs[i].variant = i % 2;
+      jobs[i].likely = likely[(octet + i / 2) / per_sub];
     }
-    if constexpr (ShiftShare == 1)
-      subs[s] = shifted[0];
-    else
-      unite_envelopes(shifted[0], shifted[1], subs[s]);
+    return jobs;
   }
 
-  Iq1Codes<Subs> result;
-  result.scales = OddScaleSearch<8, Subs, 128>(subs, unit).run();
-  if (result.scales.d == 0 || result.scales.d == 0x7C00) return result;
-  for (std::size_t first = 0; first < 32; first += ShiftShare) {
-    const double scale = result.scales.full(first / per_sub, unit);
-    std::array<std::array<std::uint16_t, ShiftShare>, 2> entries{};
-    std::array<double, 2> cost{};
-    for (std::size_t k = 0; k < ShiftShare; ++k) {
-      const Iq1Octet own = octet(first + k);
-      for (std::size_t shift = 0; shift < 2; ++shift) {
-        const auto choice = own.choose(shift == 1, scale);
-        entries[shift][k] = choice.entry;
-        cost[shift] += choice.cost;
+  [[nodiscard]] constexpr OddScales<Subs>
+  find_scales(const std::array<double, Subs>& guess,
+              const std::array<double, Subs>& likely) const noexcept {
+    std::array<Envelope<128>, Subs> subs;
+    for (std::size_t octet = 0; octet < 32; octet += octets_per_chunk) {
+      const Jobs jobs = make_jobs(octet, likely);
+      std::array<Envelope<32>, 2 * octets_per_chunk> envelopes;
+      look_up(iq1_book, std::span<const Job>(jobs),
+              [&](std::size_t job, const auto& batch, std::size_t lane) {
+                const double scale = guess[(octet + job / 2) / per_sub];
+                batch.envelope(lane, scale * range_low, scale * range_high, envelopes[job]);
+              });
+      for (std::size_t k = 0; k < octets_per_chunk; k += per_sub) {
+        Envelope<128>& sub = subs[(octet + k) / per_sub];
+        if constexpr (ShiftShare == 1) {
+          add_up(sub, [&](std::size_t i, Envelope<64>& own) {
+            unite_envelopes(envelopes[2 * (k + i)], envelopes[2 * (k + i) + 1], own);
+          });
+        } else {
+          std::array<Envelope<128>, 2> shifted;
+          for (std::size_t shift = 0; shift < 2; ++shift)
+            add_up(shifted[shift], [&](std::size_t i, Envelope<64>& own) {
+              sum_envelopes(envelopes[2 * (k + i) + shift], Envelope<1>::zero(), own);
+            });
+          unite_envelopes(shifted[0], shifted[1], sub);
+        }
       }
     }
-    const std::size_t shift = cost[1] < cost[0] ? 1 : 0;
-    for (std::size_t k = 0; k < ShiftShare; ++k) {
-      result.entries[first + k] = entries[shift][k];
-      result.down[first + k] = shift == 1;
+    return OddScaleSearch<8, Subs, 128>(subs, unit).run();
+  }
+
+  /// Sums what `make` makes for each octet of a sub-block.
+  template <class Make>
+  static constexpr void add_up(Envelope<128>& total, Make make) noexcept {
+    total = Envelope<128>::zero();
+    for (std::size_t k = 0; k < per_sub; ++k) {
+      Envelope<64> own;
+      Envelope<128> sum;
+      make(k, own);
+      sum_envelopes(total, own, sum);
+      total = sum;
     }
   }
-  return result;
-}
+
+  constexpr void choose(std::size_t octet, const std::array<double, Subs>& likely,
+                        Iq1Codes<Subs>& codes, std::array<Line, Subs>& totals) const noexcept {
+    const Jobs jobs = make_jobs(octet, likely);
+    std::array<std::size_t, 2 * octets_per_chunk> places{};
+    std::array<Line, 2 * octets_per_chunk> lines{};
+    look_up(iq1_book, std::span<const Job>(jobs),
+            [&](std::size_t job, const auto& batch, std::size_t lane) {
+              places[job] = batch.place(lane);
+              lines[job] = jobs[job].line(iq1_book, places[job]);
+            });
+    for (std::size_t first = 0; first < octets_per_chunk; first += ShiftShare) {
+      const std::size_t sub = (octet + first) / per_sub;
+      double up = 0.0;
+      double down = 0.0;
+      for (std::size_t k = first; k < first + ShiftShare; ++k) {
+        up += lines[2 * k].cost(likely[sub]);
+        down += lines[2 * k + 1].cost(likely[sub]);
+      }
+      for (std::size_t k = first; k < first + ShiftShare; ++k) {
+        const std::size_t job = 2 * k + (down < up ? 1 : 0);
+        codes.entries[octet + k] = iq1_book.entries[places[job]].index;
+        codes.down[octet + k] = down < up;
+        totals[sub].a += lines[job].a;
+        totals[sub].b += lines[job].b;
+      }
+    }
+  }
+
+  std::span<const float, 256> values_;
+  std::span<const float> weights_;
+};
 
 } // namespace quern::detail

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <type_traits>
 
 /// @file
@@ -53,7 +52,6 @@ struct Envelope {
   std::array<double, Capacity> from;
   std::array<double, Capacity> a;
   std::array<double, Capacity> b;
-  std::array<std::uint16_t, Capacity> tag;
 
   constexpr Envelope() noexcept {
     // Room that is never read needs no value, except where the language asks for one.
@@ -61,7 +59,6 @@ struct Envelope {
       from = {};
       a = {};
       b = {};
-      tag = {};
     }
   }
 
@@ -73,7 +70,7 @@ struct Envelope {
   }
 
   /// Adds a line whose b is at most that of all lines so far. `finish` must follow the last one.
-  constexpr void push(double line_a, double line_b, std::uint16_t line_tag) noexcept {
+  constexpr void push(double line_a, double line_b) noexcept {
     while (size > 0) {
       const double rise = a[size - 1] - line_a;
       const double fall = b[size - 1] - line_b;
@@ -88,7 +85,7 @@ struct Envelope {
       if (rise * fall_before > rise_before * fall) break; // the last line keeps a place
       --size;
     }
-    if (size < Capacity) append(0.0, line_a, line_b, line_tag);
+    if (size < Capacity) append(0.0, line_a, line_b);
   }
 
   /// Computes where the lines that `push` kept meet.
@@ -98,12 +95,10 @@ struct Envelope {
   }
 
   /// Adds a line that is known to be the best from `start` on.
-  constexpr void append(double start, double line_a, double line_b,
-                        std::uint16_t line_tag = 0) noexcept {
+  constexpr void append(double start, double line_a, double line_b) noexcept {
     from[size] = start;
     a[size] = line_a;
     b[size] = line_b;
-    tag[size] = line_tag;
     ++size;
   }
 
@@ -172,10 +167,10 @@ constexpr void unite_envelopes(const Envelope<M>& one, const Envelope<N>& two,
   std::size_t j = 0;
   while (i < one.size || j < two.size) {
     if (j == two.size || (i < one.size && one.b[i] >= two.b[j])) {
-      either.push(one.a[i], one.b[i], one.tag[i]);
+      either.push(one.a[i], one.b[i]);
       ++i;
     } else {
-      either.push(two.a[j], two.b[j], two.tag[j]);
+      either.push(two.a[j], two.b[j]);
       ++j;
     }
   }

@@ -7,6 +7,7 @@
 
 #include <quern/detail/half.hpp>
 #include <quern/detail/iq_envelope.hpp>
+#include <quern/detail/iq_sweep.hpp>
 
 /// @file
 /// Blocks whose sub-blocks have small positive scales under one binary16 scale:
@@ -52,9 +53,8 @@ public:
       return result;
     }
     double cost = 0.0;
-    for (const double ideal : ideal_)
-      for (std::size_t scale = 0; scale < Scales && ideal > 0.0; ++scale)
-        attempt(ideal / (unit_ * static_cast<double>(2 * scale + 1)), cost, result);
+    for (std::size_t factor = 2 * Scales + Scales / 2; factor > Scales / 2; --factor)
+      attempt(widest / (unit_ * static_cast<double>(factor)), cost, result);
     // Then the scale that is best for the codes in use, as long as that helps.
     for (int round = 0; round < 8 && result.d != 0; ++round) {
       double a = 0.0;
@@ -105,5 +105,41 @@ private:
   std::array<double, Subs> ideal_{};    // scale of least error of each sub-block
   std::array<double, Subs + 1> rest_{}; // least error of a sub-block and all after it
 };
+
+/// The scales of least squared error for codes that are settled: `lines` are those of the
+/// sub-blocks.
+template <std::size_t Scales, std::size_t Subs>
+[[nodiscard]] constexpr OddScales<Subs>
+settle_scales(OddScales<Subs> scales, const std::array<Line, Subs>& lines, double unit) noexcept {
+  const auto cost_of = [&](const OddScales<Subs>& candidate) {
+    double cost = 0.0;
+    for (std::size_t s = 0; s < Subs; ++s)
+      cost += lines[s].cost(candidate.full(s, unit));
+    return cost;
+  };
+  double cost = cost_of(scales);
+  for (int round = 0; round < 4; ++round) {
+    OddScales<Subs> next = scales;
+    double a = 0.0;
+    double b = 0.0;
+    for (std::size_t s = 0; s < Subs; ++s) {
+      const double base = half_to_float(scales.d) * unit;
+      for (std::size_t scale = 0; scale < Scales; ++scale)
+        if (lines[s].cost(base * static_cast<double>(2 * scale + 1)) <
+            lines[s].cost(next.full(s, unit)))
+          next.scales[s] = static_cast<std::uint8_t>(scale);
+      const double factor = unit * (2 * next.scales[s] + 1);
+      a += rounded_product(lines[s].a, factor);
+      b += rounded_product(lines[s].b, factor * factor);
+    }
+    if (a <= 0.0 || a / b >= 65520.0) break;
+    next.d = float_to_half(static_cast<float>(a / b));
+    const double next_cost = cost_of(next);
+    if (next.d == 0 || next_cost >= cost) break;
+    cost = next_cost;
+    scales = next;
+  }
+  return scales;
+}
 
 } // namespace quern::detail

@@ -43,9 +43,7 @@ public:
     std::size_t widest_sub = 0;
     for (std::size_t s = 0; s < Subs; ++s) {
       const auto own = sub_values(s);
-      float largest = 0.0f;
-      for (const float value : own)
-        if (magnitude(value) > largest) largest = magnitude(value);
+      const float largest = largest_of(own, sub_weights(s));
       positive_[s] = ScaleCurve(own, sub_weights(s), book_, largest, 1);
       negative_[s] = ScaleCurve(own, sub_weights(s), book_, largest, -1);
       const Line& up = positive_[s].best();

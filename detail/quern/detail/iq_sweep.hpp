@@ -73,6 +73,50 @@ struct Line {
   return weights.empty() ? 1.0f : weights[i];
 }
 
+/// The importance of the values of a block as weights up to 1. Importances must be finite and not
+/// negative; none at all, or only zeros, mean that all values weigh the same.
+template <std::size_t Values>
+class BlockWeights {
+public:
+  constexpr explicit BlockWeights(std::span<const float> importance) noexcept {
+    float greatest = 0.0f;
+    for (const float own : importance)
+      if (own > greatest) greatest = own;
+    if (greatest == 0.0f) return;
+    used_ = true;
+    // Never zero: among values that do not matter, the nearer code is still the better one.
+    for (std::size_t i = 0; i < Values; ++i) {
+      const float weight = importance[i] / greatest;
+      weights_[i] = weight < 0x1p-20f ? 0x1p-20f : weight;
+    }
+  }
+
+  /// Empty when all values weigh the same.
+  [[nodiscard]] constexpr std::span<const float> span() const noexcept {
+    return std::span<const float>(weights_).first(used_ ? Values : 0);
+  }
+
+private:
+  std::array<float, Values> weights_{};
+  bool used_ = false;
+};
+
+/// The largest magnitude among the values that matter for the scale.
+[[nodiscard]] constexpr float largest_of(std::span<const float> values,
+                                         std::span<const float> weights) noexcept {
+  double most = 0.0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double share = static_cast<double>(weight_at(weights, i)) * values[i] * values[i];
+    if (share > most) most = share;
+  }
+  float largest = 0.0f;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double share = static_cast<double>(weight_at(weights, i)) * values[i] * values[i];
+    if (share * 16.0 >= most && magnitude(values[i]) > largest) largest = magnitude(values[i]);
+  }
+  return largest;
+}
+
 /// The weighted value, rounded to float so that its products with levels are exact in double.
 [[nodiscard]] constexpr double pull_at(float value, float weight) noexcept {
   return static_cast<float>(static_cast<double>(weight) * value);
@@ -169,9 +213,10 @@ private:
 /// The scale of least error for values that share one binary16 scale, as bits: zero when no scale
 /// is better than zeros, infinity when the scale does not fit.
 template <std::size_t Values, std::size_t Count>
-[[nodiscard]] constexpr std::uint16_t
-best_half_scale(std::span<const float, Values> values, std::span<const float> weights,
-                const LevelBook<Count>& book, float largest) noexcept {
+[[nodiscard]] constexpr std::uint16_t best_half_scale(std::span<const float, Values> values,
+                                                      std::span<const float> weights,
+                                                      const LevelBook<Count>& book) noexcept {
+  const float largest = largest_of(values, weights);
   const ScaleCurve positive(values, weights, book, largest, 1);
   const ScaleCurve negative(values, weights, book, largest, -1);
   const Line best = negative.best().beats(positive.best()) ? negative.best() : positive.best();

@@ -12,6 +12,7 @@
 #include <quern/detail/encode.hpp>
 #include <quern/detail/iq1_grid.hpp>
 #include <quern/detail/iq1_search.hpp>
+#include <quern/detail/iq_sweep.hpp>
 
 namespace quern {
 
@@ -55,10 +56,18 @@ struct IQ1_S {
   /// Encodes 256 values with a low squared error.
   static constexpr Encoded<bytes_per_block>
   encode(std::span<const float, block_size> values) noexcept {
+    return encode(values, {});
+  }
+
+  /// The same with the squared error of value i weighted by `importance[i]`: 256 finite numbers,
+  /// none negative. No importance, or only zeros, means that all values matter alike.
+  static constexpr Encoded<bytes_per_block> encode(std::span<const float, block_size> values,
+                                                   std::span<const float> importance) noexcept {
     const auto peak = detail::find_peak(values);
     if (peak.fault != EncodeFault::none)
       return Encoded<bytes_per_block>::failure(peak.fault, peak.lane);
-    const auto found = detail::search_iq1<8, 4>(values, {});
+    const detail::BlockWeights<block_size> weights(importance);
+    const auto found = detail::Iq1Search<8, 4>(values, weights.span()).run();
     if (found.scales.d == 0x7C00)
       return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, peak.lane);
     std::array<std::byte, bytes_per_block> block{};

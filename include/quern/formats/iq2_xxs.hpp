@@ -13,6 +13,7 @@
 #include <quern/detail/iq2_xxs_grid.hpp>
 #include <quern/detail/iq_grid.hpp>
 #include <quern/detail/iq_octets.hpp>
+#include <quern/detail/iq_sweep.hpp>
 
 namespace quern {
 
@@ -56,14 +57,22 @@ struct IQ2_XXS {
     return values;
   }
 
-  /// Encodes 256 values, searching scales and entries of least squared error.
+  /// Encodes 256 values with a low squared error.
   static constexpr Encoded<bytes_per_block>
   encode(std::span<const float, block_size> values) noexcept {
+    return encode(values, {});
+  }
+
+  /// The same with the squared error of value i weighted by `importance[i]`: 256 finite numbers,
+  /// none negative. No importance, or only zeros, means that all values matter alike.
+  static constexpr Encoded<bytes_per_block> encode(std::span<const float, block_size> values,
+                                                   std::span<const float> importance) noexcept {
     const auto peak = detail::find_peak(values);
     if (peak.fault != EncodeFault::none)
       return Encoded<bytes_per_block>::failure(peak.fault, peak.lane);
-    const auto found =
-        detail::search_octets<8, detail::OctetSigns::even>(detail::iq2_xxs_book, values, {}, 0.125);
+    const detail::BlockWeights<block_size> weights(importance);
+    const auto found = detail::search_octets<8, detail::OctetSigns::even>(
+        detail::iq2_xxs_book, values, weights.span(), 0.125);
     if (found.scales.d == 0x7C00)
       return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, peak.lane);
     std::array<std::byte, bytes_per_block> block{};

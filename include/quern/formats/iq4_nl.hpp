@@ -43,14 +43,21 @@ struct IQ4_NL {
     return values;
   }
 
-  /// Encodes 32 values with the scale of least squared error.
+  /// Encodes 32 values with a low squared error.
   static constexpr Encoded<bytes_per_block>
   encode(std::span<const float, block_size> values) noexcept {
+    return encode(values, {});
+  }
+
+  /// The same with the squared error of value i weighted by `importance[i]`: 32 finite numbers,
+  /// none negative. No importance, or only zeros, means that all values matter alike.
+  static constexpr Encoded<bytes_per_block> encode(std::span<const float, block_size> values,
+                                                   std::span<const float> importance) noexcept {
     const auto peak = detail::find_peak(values);
     if (peak.fault != EncodeFault::none)
       return Encoded<bytes_per_block>::failure(peak.fault, peak.lane);
-    const std::uint16_t bits =
-        detail::best_half_scale(values, {}, detail::iq4_levels, detail::magnitude(peak.value));
+    const detail::BlockWeights<block_size> weights(importance);
+    const std::uint16_t bits = detail::best_half_scale(values, weights.span(), detail::iq4_levels);
     if ((bits & 0x7C00u) == 0x7C00u)
       return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, peak.lane);
     const float d = detail::half_to_float(bits);

@@ -11,6 +11,7 @@
 #include <quern/detail/bytes.hpp>
 #include <quern/detail/encode.hpp>
 #include <quern/detail/iq_super_scale.hpp>
+#include <quern/detail/iq_sweep.hpp>
 
 namespace quern {
 
@@ -55,13 +56,22 @@ struct Q3_K {
     return values;
   }
 
-  /// Encodes 256 values, searching scales and codes of least squared error.
+  /// Encodes 256 values with a low squared error.
   static constexpr Encoded<bytes_per_block>
   encode(std::span<const float, block_size> values) noexcept {
+    return encode(values, {});
+  }
+
+  /// The same with the squared error of value i weighted by `importance[i]`: 256 finite numbers,
+  /// none negative. No importance, or only zeros, means that all values matter alike.
+  static constexpr Encoded<bytes_per_block> encode(std::span<const float, block_size> values,
+                                                   std::span<const float> importance) noexcept {
     const auto peak = detail::find_peak(values);
     if (peak.fault != EncodeFault::none)
       return Encoded<bytes_per_block>::failure(peak.fault, peak.lane);
-    const auto found = detail::SuperScaleSearch<16, 16, 8, -32, 31>(values, {}, levels).run();
+    const detail::BlockWeights<block_size> weights(importance);
+    const auto found =
+        detail::SuperScaleSearch<16, 16, 8, -32, 31>(values, weights.span(), levels).run();
     if ((found.d & 0x7C00u) == 0x7C00u)
       return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, peak.lane);
     std::array<std::byte, bytes_per_block> block{};
