@@ -43,7 +43,7 @@ struct IQ1_M {
     std::array<float, block_size> values{};
     unsigned bits = 0;
     for (std::size_t k = 0; k < 4; ++k)
-      bits |= (detail::load_u8(block.data() + 49 + 2 * k) >> 4u) << (4 * k);
+      bits |= (static_cast<unsigned>(detail::load_u8(block.data() + 49 + 2 * k)) >> 4) << (4 * k);
     const float d = detail::half_to_float(static_cast<std::uint16_t>(bits));
     for (std::size_t i = 0; i < 32; ++i) {
       const std::size_t s = i / 2;
