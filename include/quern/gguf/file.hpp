@@ -203,6 +203,7 @@ inline std::span<const std::byte> File::bytes(const Tensor& tensor) const& {
     throw quern::Error(ErrorCode::unknown_type,
                        "quern::gguf::File::bytes: tensor " + detail::in_quotes(tensor.name) +
                            " is of " + type_name(tensor.type_id) + ", so its size is not known");
+  if (tensor.bytes == 0) return {};
   // Checked when the file was opened; a mapped file may have changed since then.
   const std::span<const std::byte> all = source_.bytes();
   const std::uint64_t start = std::min<std::uint64_t>(data_position(), all.size());

@@ -46,7 +46,7 @@ public:
 
   [[nodiscard]] ValueType type() const noexcept { return type_; }
 
-  /// The value as T: an integer type, float, double, bool, std::string_view or Array. An integer of
+  /// The value as T: an integer type, float, double, bool, string, string_view or Array. An integer of
   /// any width and sign converts to any integer that can hold it, else Error(out_of_range); f32
   /// widens to double; nothing else converts: Error(wrong_value_type).
   template <class T>
@@ -208,9 +208,9 @@ T Value::get() const {
     if (type_ == ValueType::f32) return std::bit_cast<float>(at.number<std::uint32_t>("a value"));
     if (sizeof(T) == 4 || type_ != ValueType::f64) wrong_type(sizeof(T) == 4 ? "float" : "double");
     return static_cast<T>(std::bit_cast<double>(at.number<std::uint64_t>("a value")));
-  } else if constexpr (std::same_as<T, std::string_view>) {
+  } else if constexpr (std::same_as<T, std::string_view> || std::same_as<T, std::string>) {
     if (type_ != ValueType::string) wrong_type("string");
-    return detail::string_value(at);
+    return T(detail::string_value(at));
   } else {
     static_assert(std::same_as<T, Array>, "quern::gguf::Value: a value is an integer, float, "
                                           "double, bool, std::string_view or Array");
