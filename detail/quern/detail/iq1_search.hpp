@@ -43,6 +43,7 @@ public:
     for (std::size_t s = 0; s < Subs; ++s)
       guess[s] = likely_scale(iq1_book, values_.subspan(s * length, length),
                               weights_.empty() ? weights_ : weights_.subspan(s * length, length));
+    if (guess == likely) return codes; // nothing but zeros
     if (!weights_.empty()) likely = guess;
     // With weights, the best entry of a class depends on the scale, so that is found in two steps.
     for (int round = 0; round < (weights_.empty() ? 1 : 2); ++round) {

@@ -89,8 +89,8 @@ template <class Book>
 }
 
 /// The least error lies within these multiples of the likely scale, save for odd values.
-inline constexpr double range_low = 0.33;
-inline constexpr double range_high = 4.0;
+inline constexpr double range_low = 0.45;
+inline constexpr double range_high = 2.5;
 
 /// Up to eight jobs, looked up.
 template <class Book>
@@ -135,7 +135,7 @@ public:
     for (std::size_t i = 0; i < book_.class_count; ++i) {
       const std::size_t c = variant.order[i];
       line_b[i] = rounded_product(weight, variant.squares[c]);
-      line_a[i] = rounded_product(best_[c][lane], unit_[lane]) +
+      line_a[i] = rounded_product(best_[c].at[lane], unit_[lane]) +
                   rounded_product(0.5 * job.likely, line_b[i]);
       const double at_low = line_a[i] - rounded_product(0.5 * low, line_b[i]);
       const double at_high = line_a[i] - rounded_product(0.5 * high, line_b[i]);
@@ -154,16 +154,28 @@ public:
   [[nodiscard]] constexpr std::size_t place(std::size_t lane) const noexcept {
     std::size_t best = 0;
     for (std::size_t c = 1; c < book_.class_count; ++c)
-      if (best_[c][lane] > best_[best][lane]) best = c;
+      if (best_[c].at[lane] > best_[best].at[lane]) best = c;
     std::size_t at = best == 0 ? 0 : book_.class_end[best - 1];
-    while (worth(at, lane) != best_[best][lane])
+    while (worth(at, lane) != best_[best].at[lane])
       ++at;
     return at;
   }
 
 private:
-  using Lanes = std::array<std::int16_t, lanes>;
-  using Half = std::array<Lanes, Book::halves>;
+  // Plain arrays: in a constant expression each element of a std::array costs a call.
+  struct Lanes {
+    std::int16_t at[lanes];
+  };
+  struct Half {
+    Lanes of[Book::halves];
+  };
+
+  static constexpr Lanes all(std::int16_t value) noexcept {
+    Lanes result{};
+    for (std::int16_t& lane : result.at)
+      lane = value;
+    return result;
+  }
 
   /// Writes what each value of a job adds, for each digit, into the first entries of the tables.
   constexpr void load(std::size_t lane) noexcept {
@@ -190,9 +202,9 @@ private:
     const double steps = most == 0.0 ? 0.0 : 32000.0 / most;
     for (std::size_t j = 0; j < Book::width; ++j)
       for (std::size_t digit = 0; digit < Book::base; ++digit) {
-        digit_gains_[j][digit][lane] = static_cast<std::int16_t>(gains[j][digit] * steps);
+        digit_gains_[j][digit].at[lane] = static_cast<std::int16_t>(gains[j][digit] * steps);
         if (job.flip)
-          digit_flips_[j][digit][lane] =
+          digit_flips_[j][digit].at[lane] =
               static_cast<std::int16_t>(job.pulls[j] * levels[digit] * 2.0 * steps);
       }
   }
@@ -200,8 +212,8 @@ private:
   /// Fills the tables of the half that starts with value `first`: sums of gains, and the least cost
   /// of turning a sign.
   constexpr void grow(std::size_t first, Half& half, Half& flip) const noexcept {
-    half[0].fill(0);
-    flip[0].fill(32767);
+    half.of[0] = all(0);
+    flip.of[0] = all(32767);
     std::size_t size = 1;
     for (std::size_t j = first; j < first + Book::width / 2; ++j) {
       for (std::size_t digit = Book::base; digit-- > 0;) {
@@ -209,15 +221,15 @@ private:
         const Lanes gain = digit_gains_[j][digit];
         const Lanes turn = digit_flips_[j][digit];
         for (std::size_t i = 0; i < size; ++i) {
-          Lanes sum = half[i];
+          Lanes sum = half.of[i];
           for (std::size_t lane = 0; lane < lanes; ++lane)
-            sum[lane] = static_cast<std::int16_t>(sum[lane] + gain[lane]);
-          half[digit * size + i] = sum;
+            sum.at[lane] = static_cast<std::int16_t>(sum.at[lane] + gain.at[lane]);
+          half.of[digit * size + i] = sum;
           if (!flips_) continue;
-          Lanes least = flip[i];
+          Lanes least = flip.of[i];
           for (std::size_t lane = 0; lane < lanes; ++lane)
-            least[lane] = std::min(least[lane], turn[lane]);
-          flip[digit * size + i] = least;
+            least.at[lane] = std::min(least.at[lane], turn.at[lane]);
+          flip.of[digit * size + i] = least;
         }
       }
       size *= Book::base;
@@ -228,18 +240,17 @@ private:
   constexpr void run() noexcept {
     std::size_t at = 0;
     for (std::size_t c = 0; c < book_.class_count; ++c) {
-      Lanes best{};
-      best.fill(-32768);
+      Lanes best = all(-32768);
       for (; at < book_.class_end[c]; ++at) {
         const auto& entry = book_.entries[at];
-        const Lanes& low = low_[entry.low];
-        const Lanes& high = high_[entry.high];
-        const Lanes& flip_low = flip_low_[entry.low];
-        const Lanes& flip_high = flip_high_[entry.high];
+        const Lanes& low = low_.of[entry.low];
+        const Lanes& high = high_.of[entry.high];
+        const Lanes& flip_low = flip_low_.of[entry.low];
+        const Lanes& flip_high = flip_high_.of[entry.high];
         for (std::size_t lane = 0; lane < lanes; ++lane) {
-          int worth = low[lane] + high[lane];
-          if constexpr (Flips) worth -= std::min(flip_low[lane], flip_high[lane]);
-          best[lane] = std::max(best[lane], static_cast<std::int16_t>(worth));
+          int worth = low.at[lane] + high.at[lane];
+          if constexpr (Flips) worth -= std::min(flip_low.at[lane], flip_high.at[lane]);
+          best.at[lane] = std::max(best.at[lane], static_cast<std::int16_t>(worth));
         }
       }
       best_[c] = best;
@@ -248,8 +259,9 @@ private:
 
   [[nodiscard]] constexpr std::int16_t worth(std::size_t at, std::size_t lane) const noexcept {
     const auto& entry = book_.entries[at];
-    const int sum = low_[entry.low][lane] + high_[entry.high][lane];
-    const int turned = std::min(flip_low_[entry.low][lane], flip_high_[entry.high][lane]);
+    const int sum = low_.of[entry.low].at[lane] + high_.of[entry.high].at[lane];
+    const int turned =
+        std::min(flip_low_.of[entry.low].at[lane], flip_high_.of[entry.high].at[lane]);
     return static_cast<std::int16_t>(jobs_[lane].flip ? sum - turned : sum);
   }
 

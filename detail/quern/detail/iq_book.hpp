@@ -51,7 +51,7 @@ struct GridBook {
 /// Sorts a code book into classes.
 template <std::size_t Count, std::size_t Width, std::size_t Base, std::size_t Variants>
 [[nodiscard]] constexpr GridBook<Count, Width, Base, Variants>
-make_book(const Grid<Count, Width>& grid,
+make_book(const CodeBook<Count, Width>& grid,
           const std::array<std::array<std::int8_t, Base>, Variants>& levels) {
   // This runs in every compilation: it works on plain arrays, whose elements compilers reach
   // without evaluating a call, and does little for each entry.
@@ -142,7 +142,7 @@ make_book(const Grid<Count, Width>& grid,
 /// The same for a code book with one variant.
 template <std::size_t Count, std::size_t Width, std::size_t Base>
 [[nodiscard]] constexpr GridBook<Count, Width, Base, 1>
-make_book(const Grid<Count, Width>& grid, const std::array<std::int8_t, Base>& levels) {
+make_book(const CodeBook<Count, Width>& grid, const std::array<std::int8_t, Base>& levels) {
   return make_book(grid, std::array<std::array<std::int8_t, Base>, 1>{levels});
 }
 

@@ -55,11 +55,15 @@ struct Envelope {
 
   constexpr Envelope() noexcept {
     // Room that is never read needs no value, except where the language asks for one.
-    if (std::is_constant_evaluated()) {
-      from = {};
-      a = {};
-      b = {};
-    }
+    if (std::is_constant_evaluated()) from = a = b = {};
+  }
+  constexpr Envelope(const Envelope& other) noexcept : Envelope() { *this = other; }
+  constexpr Envelope& operator=(const Envelope& other) noexcept {
+    size = other.size;
+    std::copy_n(other.from.data(), size, from.data());
+    std::copy_n(other.a.data(), size, a.data());
+    std::copy_n(other.b.data(), size, b.data());
+    return *this;
   }
 
   /// The envelope of no values.

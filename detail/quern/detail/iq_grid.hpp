@@ -18,7 +18,7 @@ namespace quern::detail {
 /// One code book, expanded. Entry i has the number `points[i]`; byte j of `words[i]`, lowest first,
 /// is its value j as a signed number.
 template <std::size_t Count, std::size_t Width>
-struct Grid {
+struct CodeBook {
   using Word = std::conditional_t<Width == 8, std::uint64_t, std::uint32_t>;
   static constexpr std::size_t count = Count;
   static constexpr std::size_t width = Width;
@@ -34,10 +34,10 @@ struct Grid {
 /// Expands gaps. '#' is a gap of 1, '$' of 2, and so on to 'Z', which is 56; '!' adds 56 to the gap
 /// that follows. Entry 0 is the gap from -1.
 template <std::size_t Count, std::size_t Width, std::size_t Base>
-[[nodiscard]] constexpr Grid<Count, Width>
+[[nodiscard]] constexpr CodeBook<Count, Width>
 expand_grid(std::string_view gaps, const std::array<std::int8_t, Base>& levels) {
   constexpr std::size_t halves = Width == 8 ? Base * Base * Base * Base : Base * Base;
-  using Word = typename Grid<Count, Width>::Word;
+  using Word = typename CodeBook<Count, Width>::Word;
   // Every half of an entry, so that the whole costs two look-ups. This runs in every compilation,
   // hence plain arrays, whose elements compilers reach without evaluating a call.
   Word half[halves] = {};
@@ -46,7 +46,7 @@ expand_grid(std::string_view gaps, const std::array<std::int8_t, Base>& levels) 
     for (std::size_t j = 0; j < Width / 2; ++j, digits /= Base)
       half[i] |= static_cast<Word>(static_cast<std::uint8_t>(levels[digits % Base])) << (8 * j);
   }
-  Grid<Count, Width> grid;
+  CodeBook<Count, Width> grid;
   std::uint16_t* const points = grid.points.data();
   Word* const words = grid.words.data();
   std::size_t entry = 0;
@@ -69,7 +69,7 @@ expand_grid(std::string_view gaps, const std::array<std::int8_t, Base>& levels) 
 
 /// FNV-1a over the entries of a code book, a word at a time.
 template <std::size_t Count, std::size_t Width>
-[[nodiscard]] constexpr std::uint64_t grid_checksum(const Grid<Count, Width>& grid) noexcept {
+[[nodiscard]] constexpr std::uint64_t grid_checksum(const CodeBook<Count, Width>& grid) noexcept {
   std::uint64_t hash = 0xCBF29CE484222325u;
   for (const auto word : grid.words)
     hash = (hash ^ word) * 0x100000001B3u;

@@ -1,6 +1,7 @@
 // floor: 0.2
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -74,15 +75,15 @@ struct Line {
 }
 
 /// The importance of the values of a block as weights up to 1. Importances must be finite and not
-/// negative; none at all, or only zeros, mean that all values weigh the same.
+/// negative; none at all, or only equal ones, mean that all values weigh the same.
 template <std::size_t Values>
 class BlockWeights {
 public:
   constexpr explicit BlockWeights(std::span<const float> importance) noexcept {
-    float greatest = 0.0f;
-    for (const float own : importance)
-      if (own > greatest) greatest = own;
-    if (greatest == 0.0f) return;
+    if (importance.empty()) return;
+    const auto [least, most] = std::minmax_element(importance.begin(), importance.end());
+    const float greatest = *most;
+    if (*least == greatest) return;
     used_ = true;
     // Never zero: among values that do not matter, the nearer code is still the better one.
     for (std::size_t i = 0; i < Values; ++i) {
