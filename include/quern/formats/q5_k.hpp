@@ -1,0 +1,93 @@
+// floor: 2
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <quern/block_format.hpp>
+#include <quern/detail/arithmetic.hpp>
+#include <quern/detail/bytes.hpp>
+#include <quern/detail/encode.hpp>
+#include <quern/detail/k_quant_affine.hpp>
+#include <quern/detail/k_quant_scales.hpp>
+
+namespace quern {
+
+/// Q5_K: 256 values in eight groups of 32, as 5-bit codes with a 6-bit scale and a 6-bit offset per
+/// group, 5.5 bits per weight.
+///
+///     byte   0..1    d     binary16 scale of the scales, signed
+///     byte   2..3    dmin  binary16 scale of the offsets, signed
+///     byte   4..15   s     scales sc[0..7] and offsets m[0..7], 6 bits each (detail::SixBitScales)
+///     byte  16..47   h     byte l, bit g = fifth bit of value l of group g
+///     byte  48..175  q     byte 32p + l: low nibble = value l of group 2p, high = of group 2p + 1
+///
+///     value = d * sc[group] * code - dmin * m[group], code in 0..31
+///
+/// Source: GGUF type 13.
+struct Q5_K {
+  static constexpr std::string_view name = "Q5_K";
+  static constexpr std::size_t block_size = 256;
+  static constexpr std::size_t bytes_per_block = 176;
+  static constexpr std::uint32_t gguf_type = 13;
+  static constexpr double bits_per_weight = detail::bits_per_weight(bytes_per_block, block_size);
+
+  /// The 256 values of one block. The products are exact in float, so the difference is rounded
+  /// once, contracted or not.
+  [[nodiscard]] static constexpr std::array<float, block_size>
+  decode(std::span<const std::byte, bytes_per_block> block) noexcept {
+    std::array<float, block_size> values{};
+    const float d = detail::load_half(block.data());
+    const float dmin = detail::load_half(block.data() + 2);
+    const auto fields = detail::SixBitScales::load(block.data() + 4);
+    for (std::size_t g = 0; g < groups; ++g) {
+      const float scale = d * static_cast<float>(fields.scales[g]);
+      const float offset = dmin * static_cast<float>(fields.offsets[g]);
+      const std::byte* fifth = block.data() + 16;
+      const std::byte* codes = block.data() + 48 + 32 * (g / 2);
+      for (std::size_t i = 0; i < 32; ++i) {
+        const int low = (detail::load_u8(codes + i) >> (4 * (g % 2))) & 15;
+        const int high = (detail::load_u8(fifth + i) >> g) & 1;
+        values[32 * g + i] = scale * static_cast<float>(low | (high << 4)) - offset;
+      }
+    }
+    return values;
+  }
+
+  /// Encodes 256 values with a low squared error.
+  static constexpr Encoded<bytes_per_block>
+  encode(std::span<const float, block_size> values) noexcept {
+    return encode(values, {});
+  }
+
+  /// The same with the squared error of value i weighted by `importance[i]`: 256 finite numbers,
+  /// none negative. No importance, or only zeros, means that all values matter alike.
+  static constexpr Encoded<bytes_per_block> encode(std::span<const float, block_size> values,
+                                                   std::span<const float> importance) noexcept {
+    const auto peak = detail::find_peak(values);
+    if (peak.fault != EncodeFault::none)
+      return Encoded<bytes_per_block>::failure(peak.fault, peak.lane);
+    const auto found = detail::search_affine<detail::AffineShape<groups, 32, 31, 63>>(
+        values, importance, detail::magnitude(peak.value));
+    if (!found) return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, peak.lane);
+    std::array<std::byte, bytes_per_block> block{};
+    detail::store_half(block.data(), found->scale);
+    detail::store_half(block.data() + 2, found->offset);
+    detail::SixBitScales{found->scales, found->offsets}.store(block.data() + 4);
+    for (std::size_t g = 0; g < groups; ++g)
+      for (std::size_t i = 0; i < 32; ++i) {
+        const unsigned code = found->codes[32 * g + i];
+        block[16 + i] |= static_cast<std::byte>((code >> 4) << g);
+        block[48 + 32 * (g / 2) + i] |= static_cast<std::byte>((code & 15u) << (4 * (g % 2)));
+      }
+    return block;
+  }
+
+private:
+  static constexpr std::size_t groups = detail::SixBitScales::groups;
+};
+
+} // namespace quern
