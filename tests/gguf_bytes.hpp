@@ -107,20 +107,15 @@ private:
   return Bytes::header(1, 0).tensor("w", {32, 2}, 2, 0).pad().repeat(data_bytes, 0x11);
 }
 
-/// One F32 tensor `w` of one element behind `keys` entries, which `metadata` holds.
-[[nodiscard]] inline Bytes with_metadata(std::uint64_t keys, std::span<const std::byte> metadata) {
-  return Bytes::header(0, keys).raw(metadata);
-}
-
 /// A file that goes away with the object.
 class TemporaryFile {
 public:
   explicit TemporaryFile(std::span<const std::byte> bytes = {}, const std::string& name = "") {
     static int number = 0;
-    folder_ = std::filesystem::path(testing::TempDir()) /
-              ("quern_gguf_" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
-               "_" + std::to_string(reinterpret_cast<std::uintptr_t>(this)) + "_" +
-               std::to_string(++number));
+    folder_ =
+        std::filesystem::path(testing::TempDir()) /
+        ("quern_gguf_" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) + "_" +
+         std::to_string(reinterpret_cast<std::uintptr_t>(this)) + "_" + std::to_string(++number));
     std::filesystem::create_directories(folder_);
     path_ = folder_ / (name.empty() ? "file.gguf" : name);
     write(bytes);
@@ -157,10 +152,12 @@ private:
   };
 }
 
+using Open = std::function<File()>;
+
 /// Opens `bytes` through every source, and also inside a larger one, and calls `check(open)` for
 /// each; `open()` opens the file anew.
-template <class Check>
-void through_all_sources(std::span<const std::byte> bytes, Options options, Check check) {
+inline void through_all_sources(std::span<const std::byte> bytes, const Options& options,
+                                const std::function<void(const Open&)>& check) {
   {
     SCOPED_TRACE("span before an unreadable page");
     const support::Guarded<std::byte> guarded(bytes);
@@ -214,7 +211,7 @@ inline std::string expect_refused(std::span<const std::byte> bytes, ErrorCode co
                                   int line = __builtin_LINE()) {
   testing::ScopedTrace trace("expect_refused", line, "");
   std::string message;
-  through_all_sources(bytes, options, [&](const auto& open) {
+  through_all_sources(bytes, options, [&](const Open& open) {
     try {
       const File file = open();
       ADD_FAILURE() << "the file was opened";
@@ -230,11 +227,11 @@ inline std::string expect_refused(std::span<const std::byte> bytes, ErrorCode co
 }
 
 /// Every source opens `bytes`; calls `check(file)` for each.
-template <class Check>
-void expect_opened(std::span<const std::byte> bytes, const Options& options, Check check,
-                   int line = __builtin_LINE()) {
+inline void expect_opened(std::span<const std::byte> bytes, const Options& options,
+                          const std::function<void(const File&)>& check,
+                          int line = __builtin_LINE()) {
   testing::ScopedTrace trace("expect_opened", line, "");
-  through_all_sources(bytes, options, [&](const auto& open) {
+  through_all_sources(bytes, options, [&](const Open& open) {
     try {
       const File file = open();
       check(file);

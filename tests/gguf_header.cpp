@@ -94,11 +94,11 @@ TEST(GgufHeader, H06_BytesAfterTheLastTensorAreIgnored) {
 }
 
 TEST(GgufHeader, H10_AnotherMagicIsRefused) {
-  EXPECT_TRUE(contains(
-      expect_refused(Bytes().text("NOPE").repeat(20), ErrorCode::bad_magic, {0}), "\"NOPE\""));
-  EXPECT_TRUE(contains(
-      expect_refused(Bytes().text("FUGG").u32(3).repeat(16), ErrorCode::bad_magic, {0}),
-      "in reverse"));
+  EXPECT_TRUE(contains(expect_refused(Bytes().text("NOPE").repeat(20), ErrorCode::bad_magic, {0}),
+                       "\"NOPE\""));
+  EXPECT_TRUE(
+      contains(expect_refused(Bytes().text("FUGG").u32(3).repeat(16), ErrorCode::bad_magic, {0}),
+               "in reverse"));
 }
 
 TEST(GgufHeader, H10_AGitLfsPointerIsNamed) {
@@ -110,8 +110,8 @@ TEST(GgufHeader, H10_AGitLfsPointerIsNamed) {
 
 TEST(GgufHeader, H10_FilesFromBeforeGgufAreNamed) {
   for (const char* const magic : {"lmgg", "fmgg", "tjgg", "algg"})
-    EXPECT_TRUE(contains(
-        expect_refused(Bytes().text(magic).repeat(60), ErrorCode::bad_magic, {0}), "before GGUF"));
+    EXPECT_TRUE(contains(expect_refused(Bytes().text(magic).repeat(60), ErrorCode::bad_magic, {0}),
+                         "before GGUF"));
 }
 
 TEST(GgufHeader, H11_Versions1To3AreRead) {
@@ -143,16 +143,16 @@ TEST(GgufHeader, H13_LowBitsOfZeroAloneAreNoBigEndianFile) {
 
 TEST(GgufHeader, H14_NewerVersionsAreUnsupportedAndTheHighestIsNamed) {
   for (const std::uint32_t version : {4u, 65539u, 0xFFFFFFFFu})
-    EXPECT_TRUE(contains(
-        expect_refused(Bytes::header(0, 0, version), ErrorCode::unsupported_version, {4}),
-        "versions 1 to 3"));
+    EXPECT_TRUE(
+        contains(expect_refused(Bytes::header(0, 0, version), ErrorCode::unsupported_version, {4}),
+                 "versions 1 to 3"));
 }
 
 TEST(GgufHeader, H15_TensorCountMustFitTheRest) {
   for (const std::uint64_t count :
        {std::uint64_t{1}, std::uint64_t{1} << 40, std::uint64_t{1} << 62, all_ones})
-    EXPECT_TRUE(contains(
-        expect_refused(Bytes::header(count, 0), ErrorCode::count_impossible, {8}), "24 bytes"));
+    EXPECT_TRUE(contains(expect_refused(Bytes::header(count, 0), ErrorCode::count_impossible, {8}),
+                         "24 bytes"));
   // Two entries need 48 bytes at least: with 47 the count can't be true, with 48 it may be.
   expect_refused(Bytes::header(2, 0).repeat(47), ErrorCode::count_impossible, {8});
   expect_refused(Bytes::header(2, 0).repeat(48), ErrorCode::bad_tensor_name, {24, 0});
@@ -169,8 +169,8 @@ TEST(GgufHeader, H15_TensorCountOfVersion1) {
 TEST(GgufHeader, H16_KeyCountMustFitTheRest) {
   for (const std::uint64_t count :
        {std::uint64_t{1}, std::uint64_t{1} << 40, std::uint64_t{1} << 62, all_ones})
-    EXPECT_TRUE(contains(
-        expect_refused(Bytes::header(0, count), ErrorCode::count_impossible, {16}), "14 bytes"));
+    EXPECT_TRUE(contains(expect_refused(Bytes::header(0, count), ErrorCode::count_impossible, {16}),
+                         "14 bytes"));
   expect_refused(Bytes::header(0, 2).repeat(27), ErrorCode::count_impossible, {16});
   expect_refused(Bytes::header(0, 2).repeat(28), ErrorCode::bad_key, {24, 0});
 }
@@ -191,9 +191,14 @@ TEST(GgufHeader, H17_CountsThatAreNegativeWhenSignedAreImpossible) {
 }
 
 TEST(GgufHeader, H18_LimitsOfTheCaller) {
-  const Bytes file =
-      Bytes::header(1, 2).key("ab", 4).u32(5).key("c", 4).u32(5).tensor("w", {1}, 0, 0).pad().f32(
-          1);
+  const Bytes file = Bytes::header(1, 2)
+                         .key("ab", 4)
+                         .u32(5)
+                         .key("c", 4)
+                         .u32(5)
+                         .tensor("w", {1}, 0, 0)
+                         .pad()
+                         .f32(1);
   const auto limited = [](auto set) {
     Options options;
     set(options.limits);
@@ -268,8 +273,7 @@ TEST(GgufHeader, H20_MetadataOfVersion1HasNarrowLengths) {
 TEST(GgufHeader, H21_H24_Version2AndVersion3AreTheSame) {
   for (const std::uint32_t version : {2u, 3u}) {
     const Bytes file =
-        Bytes::header(1, 1, version).key("k", 4).u32(5).tensor("w", {32, 2}, 2, 0).pad().repeat(
-            36);
+        Bytes::header(1, 1, version).key("k", 4).u32(5).tensor("w", {32, 2}, 2, 0).pad().repeat(36);
     expect_opened(file, {}, [](const File& open) {
       EXPECT_EQ(open.metadata().get<int>("k"), 5);
       EXPECT_EQ(open.bytes("w").size(), 36u);
@@ -286,8 +290,7 @@ TEST(GgufHeader, H22_ByteOrderIsNeverGuessedFromCounts) {
 
 TEST(GgufHeader, H23_Version1HasNo64BitValueTypes) {
   for (std::uint32_t type = 10; type <= 13; ++type) {
-    const Bytes scalar =
-        Bytes().text("GGUF").u32(1).u32(0).u32(1).string1("k").u32(type).repeat(8);
+    const Bytes scalar = Bytes().text("GGUF").u32(1).u32(0).u32(1).string1("k").u32(type).repeat(8);
     expect_refused(scalar, ErrorCode::bad_value_type, {21, 0, "k"});
     const Bytes array =
         Bytes().text("GGUF").u32(1).u32(0).u32(1).string1("k").u32(9).u32(type).u32(0);

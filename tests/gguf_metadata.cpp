@@ -33,8 +33,8 @@ Bytes keys(std::uint64_t count) {
 
 TEST(GgufMetadata, H26_AKeyLongerThanTheRestIsRefused) {
   for (const std::uint64_t length : {std::uint64_t{1000}, std::uint64_t{1} << 63, all_ones}) {
-    const std::string message = expect_refused(keys(1).u64(length).text("abcdef"),
-                                               ErrorCode::string_past_end, {24, 0});
+    const std::string message =
+        expect_refused(keys(1).u64(length).text("abcdef"), ErrorCode::string_past_end, {24, 0});
     EXPECT_TRUE(contains(message, "a key says " + std::to_string(length) + " bytes, 6 are left"));
   }
 }
@@ -57,7 +57,8 @@ TEST(GgufMetadata, H28_AKeyOfMoreThan65535BytesIsLegalUnlessTheSpecIsEnforced) {
 TEST(GgufMetadata, H29_AnyBytesMakeAKeyUnlessTheSpecIsEnforced) {
   Options spec;
   spec.spec_keys = true;
-  for (const std::string_view name : {"K", "a b", "\xFF\xFE", ".a", "a.", "a..b", "a-b", "\xC3\xA4"}) {
+  for (const std::string_view name :
+       {"K", "a b", "\xFF\xFE", ".a", "a.", "a..b", "a-b", "\xC3\xA4"}) {
     const Bytes file = keys(1).key(name, u32).u32(7);
     expect_opened(file, {},
                   [&](const File& open) { EXPECT_EQ(open.metadata().get<int>(name), 7); });
@@ -68,18 +69,18 @@ TEST(GgufMetadata, H29_AnyBytesMakeAKeyUnlessTheSpecIsEnforced) {
 }
 
 TEST(GgufMetadata, H30_ANulInAKeyIsRefused) {
-  for (const std::string_view name : {std::string_view("\0", 1), std::string_view("a\0b", 3),
-                                      std::string_view("a\0", 2)})
+  for (const std::string_view name :
+       {std::string_view("\0", 1), std::string_view("a\0b", 3), std::string_view("a\0", 2)})
     EXPECT_TRUE(contains(
         expect_refused(keys(1).key(name, u32).u32(7).repeat(4), ErrorCode::bad_key, {24, 0}),
         "\\x00"));
 }
 
 TEST(GgufMetadata, H31_KeysAreUniqueByteForByte) {
-  EXPECT_TRUE(contains(expect_refused(keys(3).key("k", u32).u32(1).key("m", u32).u32(1).key("k", u8)
-                                          .u8(1),
-                                      ErrorCode::duplicate_key, {58, 2, "k"}),
-                       "the same key as key 0"));
+  EXPECT_TRUE(
+      contains(expect_refused(keys(3).key("k", u32).u32(1).key("m", u32).u32(1).key("k", u8).u8(1),
+                              ErrorCode::duplicate_key, {58, 2, "k"}),
+               "the same key as key 0"));
   expect_refused(keys(2).alignment(32).alignment(32), ErrorCode::duplicate_key,
                  {57, 1, "general.alignment"});
   expect_opened(keys(3).key("k", u8).u8(1).key("K", u8).u8(2).key("k ", u8).u8(3), {},
@@ -117,8 +118,7 @@ TEST(GgufMetadata, H34_ABoolIsZeroOrOneExceptInLenientMode) {
     expect_refused(scalar, ErrorCode::bad_bool, {37, 0, "b"}, strict);
     expect_opened(scalar, lenient,
                   [](const File& open) { EXPECT_TRUE(open.metadata().get<bool>("b")); });
-    const Bytes in_array =
-        keys(1).key("b", array).u32(boolean).u64(4).u8(1).u8(0).u8(byte).u8(1);
+    const Bytes in_array = keys(1).key("b", array).u32(boolean).u64(4).u8(1).u8(0).u8(byte).u8(1);
     expect_refused(in_array, ErrorCode::bad_bool, {51, 0, "b"});
     expect_opened(in_array, lenient, [](const File& open) {
       EXPECT_EQ(open.metadata().get<Array>("b").to_vector<bool>(),
@@ -150,7 +150,8 @@ TEST(GgufMetadata, H35_StringsAreOpaqueAndUtf8IsAQuery) {
                 });
   for (const std::string_view good :
        {std::string_view(""), std::string_view("plain"), std::string_view("\0", 1),
-        std::string_view("\xC2\x80\xDF\xBF"), std::string_view("\xE0\xA0\x80\xED\x9F\xBF\xEE\x80\x80"),
+        std::string_view("\xC2\x80\xDF\xBF"),
+        std::string_view("\xE0\xA0\x80\xED\x9F\xBF\xEE\x80\x80"),
         std::string_view("\xF0\x90\x80\x80\xF4\x8F\xBF\xBF")})
     EXPECT_TRUE(is_utf8(good)) << good;
   for (const std::string_view other :
@@ -186,7 +187,15 @@ TEST(GgufMetadata, H37_AnArrayLongerThanTheRestIsRefused) {
 
 TEST(GgufMetadata, H37_ArraysOfVersion1AreBoundedToo) {
   const auto file = [](std::uint32_t type, std::uint32_t count, std::size_t rest) {
-    return Bytes().text("GGUF").u32(1).u32(0).u32(1).string1("a").u32(array).u32(type).u32(count)
+    return Bytes()
+        .text("GGUF")
+        .u32(1)
+        .u32(0)
+        .u32(1)
+        .string1("a")
+        .u32(array)
+        .u32(type)
+        .u32(count)
         .repeat(rest);
   };
   expect_refused(file(string, 3, 11), ErrorCode::array_past_end, {29, 0, "a"});
@@ -286,9 +295,9 @@ TEST(GgufMetadata, H3A_ArraysAreDecodedOnRequestInAnyOrder) {
     EXPECT_EQ(scores.to_vector<double>().back(), 499.5);
     // A string is a view of the file's own bytes: two requests give the same address.
     EXPECT_EQ(words[3].get<std::string_view>().data(), words[3].get<std::string_view>().data());
-    EXPECT_TRUE(contains(support::error_of(ErrorCode::out_of_range,
-                                           [&] { static_cast<void>(scores[1000]); }),
-                         "element 1000 of an array of 1000"));
+    EXPECT_TRUE(contains(
+        support::error_of(ErrorCode::out_of_range, [&] { static_cast<void>(scores[1000]); }),
+        "element 1000 of an array of 1000"));
     static_cast<void>(
         support::error_of(ErrorCode::out_of_range, [&] { static_cast<void>(words[1000]); }));
   });
@@ -367,7 +376,8 @@ TEST(GgufMetadata, H3B_IntegersWidenAndNeverChangeTheirValue) {
     using T = decltype(as);
     return support::error_of(ErrorCode::out_of_range, [&] { static_cast<void>(m.get<T>(key)); });
   };
-  EXPECT_TRUE(contains(refused(std::int8_t{}, "u8"), "the value 200 does not fit a signed integer"));
+  EXPECT_TRUE(
+      contains(refused(std::int8_t{}, "u8"), "the value 200 does not fit a signed integer"));
   EXPECT_TRUE(contains(refused(std::uint8_t{}, "i8"), "-100"));
   EXPECT_TRUE(contains(refused(std::uint64_t{}, "i8"), "an unsigned integer of 64 bits"));
   EXPECT_TRUE(contains(refused(std::uint64_t{}, "i64"), "-9223372036854775808"));
@@ -413,17 +423,19 @@ TEST(GgufMetadata, LookupByKey) {
   EXPECT_TRUE(contains(
       support::error_of(ErrorCode::no_such_key, [&] { static_cast<void>(m.at("missing")); }),
       "\"missing\""));
-  static_cast<void>(
-      support::error_of(ErrorCode::out_of_range, [&] { static_cast<void>(m[13]); }));
+  static_cast<void>(support::error_of(ErrorCode::out_of_range, [&] { static_cast<void>(m[13]); }));
   static_cast<void>(support::error_of(ErrorCode::wrong_value_type,
                                       [&] { static_cast<void>(m.get_or<int>("string", 5)); }));
 }
 
 TEST(GgufMetadata, H3C_TheDeclaredFileTypeDecidesNothing) {
   // general.file_type 7 would say Q8_0.
-  const Bytes file =
-      Bytes::header(1, 1).key("general.file_type", u32).u32(7).tensor("w", {32, 2}, 2, 0).pad()
-          .repeat(36);
+  const Bytes file = Bytes::header(1, 1)
+                         .key("general.file_type", u32)
+                         .u32(7)
+                         .tensor("w", {32, 2}, 2, 0)
+                         .pad()
+                         .repeat(36);
   expect_opened(file, {}, [](const File& open) {
     EXPECT_EQ(open.tensors().at("w").type->name, "Q4_0");
     EXPECT_EQ(open.metadata().get<int>("general.file_type"), 7);
@@ -439,11 +451,8 @@ TEST(GgufMetadata, H3D_TheQuantizationVersionMayBeAbsentAndIsExposed) {
 
 TEST(GgufMetadata, H3E_FloatsPassThroughWhateverTheyAre) {
   const float inf = std::numeric_limits<float>::infinity();
-  const Bytes file = keys(2)
-                         .key("nan", f32)
-                         .u32(0x7FC00001)
-                         .key("inf", f64)
-                         .f64(-static_cast<double>(inf));
+  const Bytes file =
+      keys(2).key("nan", f32).u32(0x7FC00001).key("inf", f64).f64(-static_cast<double>(inf));
   expect_opened(file, strict, [&](const File& open) {
     EXPECT_TRUE(std::isnan(open.metadata().get<float>("nan")));
     EXPECT_EQ(open.metadata().get<double>("inf"), -static_cast<double>(inf));
@@ -460,10 +469,10 @@ TEST(GgufMetadata, StrictModeLimitsLengthsAsTheReferenceReaderDoes) {
     if (count == most) {
       EXPECT_EQ(File::map(sparse.path(), strict).version(), 3u);
     } else {
-      EXPECT_TRUE(contains(
-          support::error_of(ErrorCode::limit_exceeded,
-                            [&] { static_cast<void>(File::map(sparse.path(), strict)); }),
-          "1073741825"));
+      EXPECT_TRUE(
+          contains(support::error_of(ErrorCode::limit_exceeded,
+                                     [&] { static_cast<void>(File::map(sparse.path(), strict)); }),
+                   "1073741825"));
     }
   }
 }

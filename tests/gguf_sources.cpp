@@ -67,8 +67,7 @@ TEST(GgufSources, ResidencyTellsWhereTheBytesLive) {
   const TemporaryFile file(bytes);
   EXPECT_EQ(File::from_bytes(bytes.data()).residency(), Residency::borrowed);
   EXPECT_EQ(File::read(file.path()).residency(), Residency::copied);
-  EXPECT_EQ(File::from_callback(bytes.size(), reader_of(bytes, 99)).residency(),
-            Residency::copied);
+  EXPECT_EQ(File::from_callback(bytes.size(), reader_of(bytes, 99)).residency(), Residency::copied);
   EXPECT_EQ(File::map(file.path()).residency(),
             QUERN_GGUF_HAS_MMAP ? Residency::mapped : Residency::copied);
 }
@@ -121,18 +120,19 @@ TEST(GgufSources, H04_ACallbackThatThrowsAtAnyByteGetsItsExceptionBack) {
 
 TEST(GgufSources, H04_ACallbackThatReturnsMoreThanAskedIsAnError) {
   const auto more = [](std::uint64_t, std::span<std::byte> into) { return into.size() + 1; };
-  EXPECT_TRUE(contains(
-      support::error_of(ErrorCode::file_read,
-                        [&] { static_cast<void>(File::from_callback(100, more)); }),
-      "came up short"));
+  EXPECT_TRUE(
+      contains(support::error_of(ErrorCode::file_read,
+                                 [&] { static_cast<void>(File::from_callback(100, more)); }),
+               "came up short"));
 }
 
 TEST(GgufSources, H04_BytesThatNobodyNeedsMayFail) {
   const Bytes bytes = sample();
   // The source claims 1000 bytes more than the callback can deliver.
-  const File open = File::from_callback(bytes.size() + 1000, [&](std::uint64_t position, auto into) {
-    return reader_of(bytes, into.size())(position, into);
-  });
+  const File open =
+      File::from_callback(bytes.size() + 1000, [&](std::uint64_t position, auto into) {
+        return reader_of(bytes, into.size())(position, into);
+      });
   EXPECT_EQ(open.bytes("w").size(), 36u);
 }
 
@@ -178,8 +178,8 @@ TEST(GgufSources, ErrorsNameTheFile) {
 TEST(GgufSources, AnEmptyFileIsTruncated) {
   const TemporaryFile file;
   for (const auto open : {&File::map, &File::read})
-    static_cast<void>(support::error_of(ErrorCode::truncated,
-                                        [&] { static_cast<void>(open(file.path(), {})); }));
+    static_cast<void>(
+        support::error_of(ErrorCode::truncated, [&] { static_cast<void>(open(file.path(), {})); }));
 }
 
 TEST(GgufSources, H07_ACopyIsImmuneToWhatHappensToTheFile) {
@@ -217,9 +217,7 @@ TEST(GgufSources, ATensorOfAnotherFileIsRefused) {
   const File a = File::from_bytes(large.data());
   const File b = File::from_bytes(small.data());
   EXPECT_TRUE(contains(support::error_of(ErrorCode::data_past_end,
-                                         [&] {
-                                           static_cast<void>(b.bytes(a.tensors().at("w")));
-                                         }),
+                                         [&] { static_cast<void>(b.bytes(a.tensors().at("w"))); }),
                        "does not lie in this file"));
 }
 
@@ -227,9 +225,8 @@ TEST(GgufSources, H08_ASizeBeyondTheAddressSpaceIsRefused) {
   const auto none = [](std::uint64_t, std::span<std::byte>) { return std::size_t{0}; };
   for (const std::uint64_t size :
        {std::uint64_t{1} << 63, std::numeric_limits<std::uint64_t>::max()})
-    static_cast<void>(support::error_of(ErrorCode::bytes_overflow, [&] {
-      static_cast<void>(File::from_callback(size, none));
-    }));
+    static_cast<void>(support::error_of(
+        ErrorCode::bytes_overflow, [&] { static_cast<void>(File::from_callback(size, none)); }));
 }
 
 TEST(GgufSources, ACopyThatDoesNotFitInMemoryIsRefusedWithAHint) {
@@ -237,12 +234,11 @@ TEST(GgufSources, ACopyThatDoesNotFitInMemoryIsRefusedWithAHint) {
   GTEST_SKIP() << "the sanitizer stops the program when memory can't be had";
 #else
   const auto none = [](std::uint64_t, std::span<std::byte>) { return std::size_t{0}; };
-  EXPECT_TRUE(contains(support::error_of(ErrorCode::limit_exceeded,
-                                         [&] {
-                                           static_cast<void>(File::from_callback(
-                                               std::uint64_t{1} << 62, none));
-                                         }),
-                       "map the file"));
+  EXPECT_TRUE(
+      contains(support::error_of(
+                   ErrorCode::limit_exceeded,
+                   [&] { static_cast<void>(File::from_callback(std::uint64_t{1} << 62, none)); }),
+               "map the file"));
 #endif
 }
 

@@ -83,9 +83,9 @@ TEST(GgufTensors, H4A_NamesAreUnique) {
                          .tensor("w", {8}, f32, 64)
                          .pad()
                          .repeat(96);
-  EXPECT_TRUE(contains(
-      expect_refused(file, ErrorCode::duplicate_tensor, {name_at + 2 * 33, 2, "w"}),
-      "the same name as tensor 0"));
+  EXPECT_TRUE(
+      contains(expect_refused(file, ErrorCode::duplicate_tensor, {name_at + 2 * 33, 2, "w"}),
+               "the same name as tensor 0"));
 }
 
 TEST(GgufTensors, H50_AtMostFourExtents) {
@@ -147,9 +147,12 @@ TEST(GgufTensors, H53_AnExtentThatIsNegativeWhenSignedIsRefused) {
 }
 
 TEST(GgufTensors, H54_AZeroExtentIsAnEmptyTensor) {
-  for (const std::vector<std::uint64_t>& extents :
-       {std::vector<std::uint64_t>{0}, {0, 2}, {32, 0}, {32, 2, 0}, {0, 0, 0, 0},
-        {0, std::uint64_t{1} << 62, 4}})
+  for (const std::vector<std::uint64_t>& extents : {std::vector<std::uint64_t>{0},
+                                                    {0, 2},
+                                                    {32, 0},
+                                                    {32, 2, 0},
+                                                    {0, 0, 0, 0},
+                                                    {0, std::uint64_t{1} << 62, 4}})
     expect_opened(one(extents, q4_0), strict, [](const File& open) {
       EXPECT_EQ(open.tensors().at("w").elements, 0u);
       EXPECT_TRUE(open.bytes("w").empty());
@@ -200,16 +203,15 @@ TEST(GgufTensors, H55_LenientModeKeepsTheRestUsable) {
     EXPECT_EQ(odd.type_id, 105u);
     EXPECT_EQ(odd.extents[0], 7u);
     EXPECT_EQ(odd.bytes, 0u);
-    EXPECT_TRUE(contains(support::error_of(ErrorCode::unknown_type,
-                                           [&] { static_cast<void>(open.bytes("odd")); }),
-                         "unknown type 105"));
     EXPECT_TRUE(contains(
-        support::error_of(ErrorCode::wrong_format,
-                          [&] { static_cast<void>(open.weight<quern::Q4_0>("gone")); }),
-        "removed type 36, not Q4_0"));
-    static_cast<void>(support::error_of(ErrorCode::wrong_format, [&] {
-      open.visit_weight("odd", [](const auto&) {});
-    }));
+        support::error_of(ErrorCode::unknown_type, [&] { static_cast<void>(open.bytes("odd")); }),
+        "unknown type 105"));
+    EXPECT_TRUE(
+        contains(support::error_of(ErrorCode::wrong_format,
+                                   [&] { static_cast<void>(open.weight<quern::Q4_0>("gone")); }),
+                 "removed type 36, not Q4_0"));
+    static_cast<void>(support::error_of(ErrorCode::wrong_format,
+                                        [&] { open.visit_weight("odd", [](const auto&) {}); }));
   });
   expect_refused(file, ErrorCode::unknown_type, {64, 0, "odd"});
 }
@@ -258,9 +260,7 @@ TEST(GgufTensors, H5B_ActivationTypesAreRawBytes) {
       EXPECT_EQ(open.tensors().at("w").type->name, name);
       EXPECT_EQ(open.bytes("w").size(), 2 * bytes);
       EXPECT_TRUE(contains(support::error_of(ErrorCode::wrong_format,
-                                             [&] {
-                                               open.visit_weight("w", [](const auto&) {});
-                                             }),
+                                             [&] { open.visit_weight("w", [](const auto&) {}); }),
                            "which is no weight format"));
     });
 }
@@ -273,23 +273,23 @@ TEST(GgufTypes, TheTableIsThatOfTheReferenceReader) {
   };
   // As its library reports them.
   constexpr Row rows[] = {
-      {0, "F32", 1, 4},         {1, "F16", 1, 2},        {2, "Q4_0", 32, 18},
-      {3, "Q4_1", 32, 20},      {6, "Q5_0", 32, 22},     {7, "Q5_1", 32, 24},
-      {8, "Q8_0", 32, 34},      {9, "Q8_1", 32, 36},     {10, "Q2_K", 256, 84},
-      {11, "Q3_K", 256, 110},   {12, "Q4_K", 256, 144},  {13, "Q5_K", 256, 176},
-      {14, "Q6_K", 256, 210},   {15, "Q8_K", 256, 292},  {16, "IQ2_XXS", 256, 66},
+      {0, "F32", 1, 4},         {1, "F16", 1, 2},         {2, "Q4_0", 32, 18},
+      {3, "Q4_1", 32, 20},      {6, "Q5_0", 32, 22},      {7, "Q5_1", 32, 24},
+      {8, "Q8_0", 32, 34},      {9, "Q8_1", 32, 36},      {10, "Q2_K", 256, 84},
+      {11, "Q3_K", 256, 110},   {12, "Q4_K", 256, 144},   {13, "Q5_K", 256, 176},
+      {14, "Q6_K", 256, 210},   {15, "Q8_K", 256, 292},   {16, "IQ2_XXS", 256, 66},
       {17, "IQ2_XS", 256, 74},  {18, "IQ3_XXS", 256, 98}, {19, "IQ1_S", 256, 50},
-      {20, "IQ4_NL", 32, 18},   {21, "IQ3_S", 256, 110}, {22, "IQ2_S", 256, 82},
-      {23, "IQ4_XS", 256, 136}, {24, "I8", 1, 1},        {25, "I16", 1, 2},
-      {26, "I32", 1, 4},        {27, "I64", 1, 8},       {28, "F64", 1, 8},
-      {29, "IQ1_M", 256, 56},   {30, "BF16", 1, 2},      {34, "TQ1_0", 256, 54},
-      {35, "TQ2_0", 256, 66},   {39, "MXFP4", 32, 17},   {40, "NVFP4", 64, 36},
+      {20, "IQ4_NL", 32, 18},   {21, "IQ3_S", 256, 110},  {22, "IQ2_S", 256, 82},
+      {23, "IQ4_XS", 256, 136}, {24, "I8", 1, 1},         {25, "I16", 1, 2},
+      {26, "I32", 1, 4},        {27, "I64", 1, 8},        {28, "F64", 1, 8},
+      {29, "IQ1_M", 256, 56},   {30, "BF16", 1, 2},       {34, "TQ1_0", 256, 54},
+      {35, "TQ2_0", 256, 66},   {39, "MXFP4", 32, 17},    {40, "NVFP4", 64, 36},
       {41, "Q1_0", 128, 18},    {42, "Q2_0", 64, 18},
   };
   std::size_t found = 0;
   for (std::uint32_t id = 0; id < 300; ++id) {
-    const auto* const row = std::find_if(std::begin(rows), std::end(rows),
-                                         [&](const Row& r) { return r.id == id; });
+    const auto* const row =
+        std::find_if(std::begin(rows), std::end(rows), [&](const Row& r) { return r.id == id; });
     const auto* const type = quern::gguf::find_type(id);
     if (row == std::end(rows)) {
       EXPECT_EQ(type, nullptr) << id;
@@ -323,8 +323,7 @@ TEST(GgufData, H58_PaddingMayHoldAnythingUnlessTheSpecIsEnforced) {
   Options zero;
   zero.zero_padding = true;
   const auto file = [](std::uint8_t before, std::uint8_t between, std::uint8_t after) {
-    const Bytes table =
-        Bytes::header(2, 0).tensor("a", {32}, q4_0, 32).tensor("b", {32}, q4_0, 0);
+    const Bytes table = Bytes::header(2, 0).tensor("a", {32}, q4_0, 32).tensor("b", {32}, q4_0, 0);
     return Bytes(table)
         .repeat((32 - table.size() % 32) % 32, before)
         .repeat(18, 0xAA)
@@ -356,12 +355,9 @@ TEST(GgufData, H59_OffsetsAreMultiplesOfTheAlignment) {
                                         {offset_at(1), 0, "w"}),
                          "offset " + std::to_string(offset) + " is not a multiple"));
   // The second of two, where the first ends.
-  expect_refused(Bytes::header(2, 0)
-                     .tensor("a", {32}, q4_0, 0)
-                     .tensor("b", {32}, q4_0, 18)
-                     .pad()
-                     .repeat(64),
-                 ErrorCode::offset_misaligned, {24 + 2 * 33 - 8, 1, "b"});
+  expect_refused(
+      Bytes::header(2, 0).tensor("a", {32}, q4_0, 0).tensor("b", {32}, q4_0, 18).pad().repeat(64),
+      ErrorCode::offset_misaligned, {24 + 2 * 33 - 8, 1, "b"});
 }
 
 TEST(GgufData, H60_OffsetsLieInsideTheDataSection) {
@@ -372,9 +368,8 @@ TEST(GgufData, H60_OffsetsLieInsideTheDataSection) {
   expect_refused(one({32}, q4_0, 128, all_ones), ErrorCode::offset_misaligned,
                  {offset_at(1), 0, "w"});
   // With alignment 1 every offset is aligned.
-  expect_refused(
-      Bytes::header(1, 1).alignment(1).tensor("w", {32}, q4_0, all_ones).repeat(64),
-      ErrorCode::offset_past_end, {24 + 33 + 33 - 8, 0, "w"});
+  expect_refused(Bytes::header(1, 1).alignment(1).tensor("w", {32}, q4_0, all_ones).repeat(64),
+                 ErrorCode::offset_past_end, {24 + 33 + 33 - 8, 0, "w"});
 }
 
 TEST(GgufData, H61_DataMustBeThereInFull) {
@@ -408,9 +403,9 @@ constexpr std::uint64_t offset_of_entry(std::uint64_t i) {
 }
 
 TEST(GgufData, H63_DataDoesNotOverlap) {
-  EXPECT_TRUE(contains(expect_refused(three(0, 0, 64), ErrorCode::data_overlap,
-                                      {offset_of_entry(1), 1, "b"}),
-                       "inside that of tensor 0 \"a\""));
+  EXPECT_TRUE(contains(
+      expect_refused(three(0, 0, 64), ErrorCode::data_overlap, {offset_of_entry(1), 1, "b"}),
+      "inside that of tensor 0 \"a\""));
   expect_refused(three(0, 32, 96), ErrorCode::data_overlap, {offset_of_entry(1), 1, "b"});
   expect_refused(three(64, 0, 32), ErrorCode::data_overlap, {offset_of_entry(2), 2, "c"});
   expect_refused(three(96, 0, 64), ErrorCode::data_overlap, {offset_of_entry(0), 0, "a"});
@@ -425,9 +420,10 @@ TEST(GgufData, H63_DataDoesNotOverlap) {
 
 TEST(GgufData, H64_AnyOrderAndGapsAreLegalExceptInStrictMode) {
   expect_opened(three(0, 64, 128), strict);
-  for (const auto& [file, place] :
-       {std::pair{three(0, 64, 192), std::uint64_t{2}}, {three(128, 64, 0), 0},
-        {three(32, 96, 160), 0}, {three(0, 128, 64), 1}}) {
+  for (const auto& [file, place] : {std::pair{three(0, 64, 192), std::uint64_t{2}},
+                                    {three(128, 64, 0), 0},
+                                    {three(32, 96, 160), 0},
+                                    {three(0, 128, 64), 1}}) {
     expect_opened(file);
     EXPECT_TRUE(contains(expect_refused(file, ErrorCode::not_packed,
                                         {offset_of_entry(place), place,
@@ -488,8 +484,9 @@ TEST(GgufData, H69_WeightsAtOddAddressesReadTheSame) {
 }
 
 TEST(GgufData, H76_SizesOfAnotherBuildsSuperBlocksDoNotMatch) {
-  // An early build option stored Q4_K as blocks of 64 values in 40 bytes under the same id: two rows
-  // of 256 values take 320 bytes there, 288 here, so the next tensor overlaps or the file ends early.
+  // An early build option stored Q4_K as blocks of 64 values in 40 bytes under the same id: two
+  // rows of 256 values take 320 bytes there, 288 here, so the next tensor overlaps or the file ends
+  // early.
   const Bytes wrong = Bytes::header(2, 0)
                           .tensor("a", {256, 4}, q4_k, 0)
                           .tensor("b", {256}, q4_k, 544)
