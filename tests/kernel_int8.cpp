@@ -41,7 +41,14 @@ using support::canary;
 using support::Size;
 
 template <class F>
-using HasInt8 = std::bool_constant<quern::int8_width<F> != 0>;
+constexpr bool has_int8() {
+  if constexpr (quern::int8_width<F> != 0)
+    return quern::has_kernel<Int8For<F>, F, quern::RowMajor, quern::isa::Scalar>;
+  else
+    return false;
+}
+template <class F>
+using HasInt8 = std::bool_constant<has_int8<F>()>;
 using Int8Formats = boost::mp11::mp_copy_if<quern::Formats, HasInt8>;
 using EachInt8Format =
     support::Types<boost::mp11::mp_product<support::Packed, Int8Formats, quern::Orders>>;

@@ -83,7 +83,7 @@ struct GridRun {
 };
 
 /// A grid over a run: code 0 lies at `origin`; `rate` / 2^16 turns units into 1/128 codes.
-struct Grid {
+struct GridMap {
   std::int16_t origin = 0;
   std::int16_t rate = 0;
 };
@@ -96,7 +96,7 @@ struct Grid {
 
 namespace grid {
 
-[[nodiscard]] constexpr std::int16_t position(std::int16_t at, Grid grid) noexcept {
+[[nodiscard]] constexpr std::int16_t position(std::int16_t at, GridMap grid) noexcept {
   const auto from = static_cast<std::int16_t>(at - grid.origin);
   return static_cast<std::int16_t>((from * grid.rate) >> 16);
 }
@@ -115,7 +115,7 @@ template <int Low, int High>
 /// The weighted sum of squared distances to the nearest of codes Low..High, in 1/128 codes.
 template <int Low, int High, std::size_t N, class W>
 [[nodiscard]] constexpr typename W::Sum grid_error(const std::array<std::int16_t, N>& run,
-                                                   Grid over, const W& weights) noexcept {
+                                                   GridMap over, const W& weights) noexcept {
   std::array<std::int16_t, N> miss{};
   for (std::size_t i = 0; i < N; ++i) {
     const std::int16_t at = grid::position(run[i], over);
@@ -138,8 +138,8 @@ struct GridMoments {
 };
 
 template <int Low, int High, std::size_t N, class W>
-[[nodiscard]] constexpr GridMoments grid_moments(const std::array<std::int16_t, N>& run, Grid over,
-                                                 const W& weights) noexcept {
+[[nodiscard]] constexpr GridMoments grid_moments(const std::array<std::int16_t, N>& run,
+                                                 GridMap over, const W& weights) noexcept {
   std::array<std::int16_t, N> code{};
   std::array<std::int16_t, N> miss{};
   for (std::size_t i = 0; i < N; ++i) {
