@@ -113,6 +113,7 @@ public:
   template <class Number>
     requires(std::is_arithmetic_v<Number>)
   operator Number*() const QUERN_DELETED("quern::PackedView: packed blocks are not floats; decode them with to_floats(), decode(view, matrix) or to_eigen(view)");
+  void set(std::size_t, std::size_t, float) const QUERN_DELETED("quern::PackedView::set: a view is read-only; pack the new values with quantize<Format>()");
   void transpose() const QUERN_DELETED("quern::PackedView::transpose: a packed weight has no transpose; y = x * W^T is matmul_weight_transposed(x, w), and a dense transpose starts with to_floats()");
   // clang-format on
 
