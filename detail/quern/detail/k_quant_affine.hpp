@@ -1,4 +1,4 @@
-// floor: 0.3
+// floor: 0.4
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 
 #include <quern/detail/arithmetic.hpp>
 #include <quern/detail/k_quant_grid.hpp>
+#include <quern/detail/k_quant_lines.hpp>
 
 /// @file
 /// The search behind K-quants with a scale and an offset per group:
@@ -22,16 +23,6 @@
 /// its line; the block scales once more, by least squares for the codes found.
 
 namespace quern::detail {
-
-/// A block format's numbers: codes 0..CodeMax, multiples 0..FieldMax.
-template <std::size_t Groups, std::size_t Length, int CodeMax, int FieldMax>
-struct AffineShape {
-  static constexpr std::size_t groups = Groups;
-  static constexpr std::size_t length = Length;
-  static constexpr std::size_t values = Groups * Length;
-  static constexpr int code_max = CodeMax;
-  static constexpr int field_max = FieldMax;
-};
 
 /// What a block stores.
 template <class Shape>
@@ -49,17 +40,10 @@ public:
   /// `unit` is the power of two at or below the largest magnitude among `values`.
   constexpr AffineSearch(std::span<const float, Shape::values> values, const W& weights,
                          float unit) noexcept
-      : unit_(unit), weights_(weights) {
-    const float inverse = 1.0f / unit;
-    for (std::size_t i = 0; i < Shape::values; ++i)
-      values_[i] = values[i] * inverse;
-    orient();
-  }
+      : unit_(unit), source_(values, weights, unit) {}
 
   /// The block, or nothing when a scale does not fit binary16.
-  [[nodiscard]] constexpr std::optional<AffineBlock<Shape>> run() noexcept {
-    for (std::size_t g = 0; g < Shape::groups; ++g)
-      fit(g);
+  [[nodiscard]] constexpr std::optional<AffineBlock<Shape>> run() const noexcept {
     const std::optional<Pair> start = choose_pair();
     if (!start) return std::nullopt;
     Choice best;
@@ -82,17 +66,7 @@ private:
   static constexpr float code_max = Shape::code_max;
   static constexpr float field_max = Shape::field_max;
 
-  /// The line code -> scale * code + offset through a group: its squared error, and what that gains
-  /// when the line moves: count dy^2 when it is off by dy at code `mean`, spread dx^2 when its
-  /// scale is off by dx.
-  struct Line {
-    float scale = 0.0f;
-    float offset = 0.0f;
-    float error = 0.0f;
-    float count = 0.0f;
-    float mean = 0.0f;
-    float spread = 0.0f;
-  };
+  /// The block's scale and offset, neither negative: signs are the source's.
   struct Pair {
     float scale = 0.0f;
     float offset = 0.0f;
@@ -113,132 +87,15 @@ private:
     return choice.pair.scale * static_cast<float>(choice.scales[g]);
   }
   constexpr float offset_of(const Choice& choice, std::size_t g) const noexcept {
-    return sign_ * choice.pair.offset * static_cast<float>(choice.offsets[g]);
-  }
-  constexpr const float* group(std::size_t g) const noexcept {
-    return values_.data() + g * Shape::length;
-  }
-
-  /// Multiples have no sign, so one sign of the offsets serves all groups; the sign of the scales
-  /// decides whether offsets lie at the low or the high end. Takes the signs for which the ranges
-  /// that the groups must cover are least. (0 is always covered where an offset can't pass it.)
-  constexpr void orient() noexcept {
-    float below = 0, above = 0, below_mirrored = 0, above_mirrored = 0;
-    bool positive = true, negative = true;
-    for (std::size_t g = 0; g < Shape::groups; ++g) {
-      float low = group(g)[0], high = low;
-      for (std::size_t i = 1; i < Shape::length; ++i) {
-        low = group(g)[i] < low ? group(g)[i] : low;
-        high = group(g)[i] > high ? group(g)[i] : high;
-      }
-      low_[g] = low;
-      high_[g] = high;
-      const auto square = [](float range) { return rounded(range * range); };
-      below += square(high - std::min(low, 0.0f));
-      below_mirrored += square(std::max(high, 0.0f) - low);
-      above += square(high - low);
-      positive = positive && low >= 0.0f;
-      negative = negative && high <= 0.0f;
-    }
-    above_mirrored = above;
-    const float unusable = 1e9f;
-    if (!positive) above = unusable;
-    if (!negative) above_mirrored = unusable;
-    const bool mirror = std::min(below_mirrored, above_mirrored) < std::min(below, above);
-    sign_ = (mirror ? above_mirrored < below_mirrored : above < below) ? 1.0f : -1.0f;
-    if (mirror) {
-      mirror_ = -1.0f;
-      for (float& value : values_)
-        value = -value;
-      for (std::size_t g = 0; g < Shape::groups; ++g) {
-        const float low = low_[g];
-        low_[g] = -high_[g];
-        high_[g] = -low;
-      }
-    }
-    for (std::size_t g = 0; g < Shape::groups; ++g)
-      low_[g] = sign_ < 0.0f ? std::min(low_[g], 0.0f) : std::max(low_[g], 0.0f);
-  }
-
-  constexpr void fit(std::size_t g) noexcept {
-    const auto weights = weights_.template group<Shape::length>(g);
-    const float range = high_[g] - low_[g];
-    Line& best = lines_[g];
-    if (range < 0x1p-40f) {
-      best.offset = low_[g];
-      for (std::size_t i = 0; i < Shape::length; ++i)
-        best.count += static_cast<float>(weights[i]);
-      return;
-    }
-    const auto run = GridRun<Shape::length>::from(group(g), low_[g], range);
-    best.error = 1e30f;
-    // From one code of clipping at the far end to one unused code.
-    for (int fifths = -5; fifths <= 5; fifths += 2) {
-      const auto rate = static_cast<std::int16_t>(Shape::code_max * 512 - fifths * 512 / 5);
-      const float scale = range / (static_cast<float>(rate) / 512.0f);
-      const Line line =
-          line_through(grid_moments<0, Shape::code_max>(run.at, {0, rate}, weights), scale, g);
-      if (line.error < best.error) best = line;
-    }
-  }
-
-  /// Least squares for fixed codes; `moments` are those of a grid with code 0 at low_[g].
-  constexpr Line line_through(const GridMoments& moments, float scale,
-                              std::size_t g) const noexcept {
-    const float unit = scale / grid_code;
-    const float determinant =
-        rounded(moments.squares * moments.count) - rounded(moments.codes * moments.codes);
-    float slope = 0.0f;
-    float shift = 0.0f;
-    if (determinant > 0.0f) {
-      slope =
-          (rounded(moments.miss_codes * moments.count) - rounded(moments.miss * moments.codes)) /
-          determinant;
-      shift =
-          (rounded(moments.squares * moments.miss) - rounded(moments.codes * moments.miss_codes)) /
-          determinant;
-    } else if (moments.count > 0.0f) {
-      shift = moments.miss / moments.count;
-    }
-    float offset = low_[g] + rounded(unit * shift);
-    if (offset * sign_ < 0.0f) { // the offset can't pass zero: the best line through zero
-      offset = 0.0f;
-      shift = -low_[g] / unit;
-      slope = moments.squares > 0.0f
-                  ? (moments.miss_codes - rounded(shift * moments.codes)) / moments.squares
-                  : 0.0f;
-    }
-    const float error =
-        moments.miss_squares +
-        rounded(slope * (rounded(slope * moments.squares) + 2.0f * rounded(shift * moments.codes) -
-                         2.0f * moments.miss_codes)) +
-        rounded(shift * (rounded(shift * moments.count) - 2.0f * moments.miss));
-    const float mean = moments.count > 0.0f ? moments.codes / moments.count : 0.0f;
-    return {scale + rounded(unit * slope),
-            offset,
-            std::max(error, 0.0f) * unit * unit,
-            moments.count,
-            mean,
-            moments.squares - rounded(mean * moments.codes)};
+    return source_.sign() * choice.pair.offset * static_cast<float>(choice.offsets[g]);
   }
 
   /// The block scales whose multiples come closest to all lines.
-  constexpr std::optional<Pair> choose_pair() noexcept {
-    float deepest = 0.0f;
-    for (const Line& line : lines_)
-      deepest = std::max(deepest, sign_ * line.offset);
-    // Where neighbouring offsets lie codes apart, codes must reach across the gap.
-    const float gap = deepest / field_max;
-    float widest = 0.0f;
-    for (std::size_t g = 0; g < Shape::groups; ++g) {
-      if (gap > 2.0f * lines_[g].scale)
-        lines_[g].scale = std::max(lines_[g].scale, (high_[g] - low_[g] + gap / 2.0f) / code_max);
-      widest = std::max(widest, lines_[g].scale);
-    }
-    const std::optional<float> scale =
-        closest(widest, scale_steps, [&](float candidate) { return scale_cost(candidate); });
+  constexpr std::optional<Pair> choose_pair() const noexcept {
+    const auto scale = closest(source_.widest(), scale_steps,
+                               [&](float candidate) { return scale_cost(candidate); });
     if (!scale) return std::nullopt;
-    const std::optional<float> offset = closest(deepest, offset_steps, [&](float candidate) {
+    const auto offset = closest(source_.deepest(), offset_steps, [&](float candidate) {
       return offset_cost({*scale, candidate});
     });
     if (!offset) return std::nullopt;
@@ -268,7 +125,7 @@ private:
   /// The squared error that nearest multiples of `scale` add, each with its best offset.
   constexpr float scale_cost(float scale) const noexcept {
     float cost = 0.0f;
-    for (const Line& line : lines_) {
+    for (const AffineLine& line : source_.lines()) {
       const float dx = rounded(scale * static_cast<float>(nearest(line.scale, scale))) - line.scale;
       cost += rounded(dx * dx * line.spread);
     }
@@ -278,12 +135,13 @@ private:
   /// The squared error that nearest multiples of the offset add when scales are nearest multiples.
   constexpr float offset_cost(Pair pair) const noexcept {
     float cost = 0.0f;
-    for (const Line& line : lines_) {
+    for (const AffineLine& line : source_.lines()) {
       const int scale = nearest(line.scale, pair.scale);
       const float dx = rounded(pair.scale * static_cast<float>(scale)) - line.scale;
       const float wanted = line.offset - rounded(dx * line.mean);
-      const int multiple = nearest(sign_ * wanted, pair.offset);
-      const float dy = rounded(sign_ * pair.offset * static_cast<float>(multiple)) - wanted;
+      const int multiple = nearest(source_.sign() * wanted, pair.offset);
+      const float dy =
+          rounded(source_.sign() * pair.offset * static_cast<float>(multiple)) - wanted;
       cost += rounded(dy * dy * line.count);
     }
     return cost;
@@ -297,27 +155,27 @@ private:
   }
 
   /// The offset that goes best with a scale other than the line's, for the line's codes.
-  constexpr int offset_beside(const Line& line, Pair pair, int scale) const noexcept {
+  constexpr int offset_beside(const AffineLine& line, Pair pair, int scale) const noexcept {
     const float dx = rounded(pair.scale * static_cast<float>(scale)) - line.scale;
-    return nearest(sign_ * (line.offset - rounded(dx * line.mean)), pair.offset);
+    return nearest(source_.sign() * (line.offset - rounded(dx * line.mean)), pair.offset);
   }
 
   /// Tries multiples around a group's line, first in steps of two, then next to the best.
-  constexpr void search_group(std::size_t g, Choice& choice) noexcept {
+  constexpr void search_group(std::size_t g, Choice& choice) const noexcept {
     const Pair pair = choice.pair;
-    const Line& line = lines_[g];
-    const float range = high_[g] - low_[g];
+    const AffineLine& line = source_.lines()[g];
+    const float range = source_.range(g);
     int best_scale = nearest(line.scale, pair.scale);
     int best_offset = offset_beside(line, pair, best_scale);
-    if (pair.scale <= 0.0f || (range <= 0.0f && low_[g] == 0.0f)) {
+    if (pair.scale <= 0.0f || (range <= 0.0f && source_.low(g) == 0.0f)) {
       choice.offsets[g] = best_offset;
       return;
     }
     const float span = std::max({range, code_max * pair.scale, pair.offset});
-    const auto weights = weights_.template group<Shape::length>(g);
-    const auto run = GridRun<Shape::length>::from(group(g), low_[g], span);
-    const float low = low_[g] / run.unit;
-    const float step = sign_ * pair.offset / run.unit;
+    const auto weights = source_.weights(g);
+    const auto run = GridRun<Shape::length>::from(source_.group(g), source_.low(g), span);
+    const float low = source_.low(g) / run.unit;
+    const float step = source_.sign() * pair.offset / run.unit;
     float least = 1e30f;
     const auto attempt = [&](int scale, int first, int last) {
       if (scale < 1 || scale > Shape::field_max) return;
@@ -352,40 +210,16 @@ private:
     choice.offsets[g] = best_offset;
   }
 
-  /// Codes of a group and, in 1/4096 codes, how far the values lie from them (at most two codes).
-  struct Coded {
-    std::array<std::int16_t, Shape::length> codes{};
-    std::array<std::int16_t, Shape::length> misses{};
-  };
-
-  constexpr Coded code_group(const Choice& choice, std::size_t g) const noexcept {
-    Coded coded;
-    const float scale = scale_of(choice, g);
-    const float offset = offset_of(choice, g);
-    const float rate = scale > 0.0f ? 4096.0f / scale : 0.0f;
-    constexpr float lowest = -8191.0f;
-    constexpr float highest = 4096.0f * code_max + 8191.0f;
-    std::array<std::int32_t, Shape::length> at{};
-    for (std::size_t i = 0; i < Shape::length; ++i) {
-      const float place = (group(g)[i] - offset) * rate;
-      const float raised = place < lowest ? lowest : place;
-      at[i] = static_cast<std::int32_t>(raised > highest ? highest : raised);
-    }
-    for (std::size_t i = 0; i < Shape::length; ++i) {
-      const std::int32_t nearest = (at[i] + 2048) >> 12;
-      const std::int32_t raised = nearest < 0 ? 0 : nearest;
-      const std::int32_t code = raised > Shape::code_max ? Shape::code_max : raised;
-      coded.codes[i] = static_cast<std::int16_t>(code);
-      coded.misses[i] = static_cast<std::int16_t>(at[i] - (code << 12));
-    }
-    return coded;
+  constexpr Coded<Shape::length> code_group(const Choice& choice, std::size_t g) const noexcept {
+    return code_values<0, Shape::code_max, Shape::length>(source_.group(g), scale_of(choice, g),
+                                                          offset_of(choice, g));
   }
 
   constexpr Tally count(const Choice& choice) const noexcept {
     Tally tally;
     for (std::size_t g = 0; g < Shape::groups; ++g) {
-      const auto weights = weights_.template group<Shape::length>(g);
-      const Coded coded = code_group(choice, g);
+      const auto weights = source_.weights(g);
+      const auto coded = code_group(choice, g);
       typename W::Sum error = 0, weight = 0, code = 0, square = 0, miss = 0, product = 0;
       for (std::size_t i = 0; i < Shape::length; ++i) {
         error += weights[i] * (coded.misses[i] * coded.misses[i]);
@@ -395,9 +229,9 @@ private:
         miss += weights[i] * coded.misses[i];
         product += weights[i] * (coded.misses[i] * coded.codes[i]);
       }
-      const float unit = scale_of(choice, g) * 0x1p-12f;
+      const float unit = scale_of(choice, g) / Coded<Shape::length>::code;
       const std::int64_t x = choice.scales[g];
-      const std::int64_t y = sign_ < 0.0f ? -choice.offsets[g] : choice.offsets[g];
+      const std::int64_t y = source_.sign() < 0.0f ? -choice.offsets[g] : choice.offsets[g];
       tally.error += rounded(static_cast<float>(error) * unit * unit);
       tally.scale_scale += x * x * square;
       tally.scale_offset += x * y * code;
@@ -440,12 +274,12 @@ private:
   constexpr AffineBlock<Shape> block_of(const Choice& choice) const noexcept {
     AffineBlock<Shape> block;
     const Pair pair = choice.pair;
-    if (pair.scale > 0.0f) block.scale = mirror_ * pair.scale * unit_;
-    if (pair.offset > 0.0f) block.offset = -mirror_ * sign_ * pair.offset * unit_;
+    if (pair.scale > 0.0f) block.scale = source_.mirror() * pair.scale * unit_;
+    if (pair.offset > 0.0f) block.offset = -source_.mirror() * source_.sign() * pair.offset * unit_;
     for (std::size_t g = 0; g < Shape::groups; ++g) {
       block.scales[g] = static_cast<std::uint8_t>(choice.scales[g]);
       block.offsets[g] = static_cast<std::uint8_t>(choice.offsets[g]);
-      const Coded coded = code_group(choice, g);
+      const auto coded = code_group(choice, g);
       for (std::size_t i = 0; i < Shape::length; ++i)
         block.codes[g * Shape::length + i] = static_cast<std::uint8_t>(coded.codes[i]);
     }
@@ -458,13 +292,7 @@ private:
   static constexpr int sway = 3;
 
   float unit_;
-  float mirror_ = 1.0f;
-  float sign_ = -1.0f;
-  W weights_;
-  std::array<float, Shape::values> values_{};
-  std::array<float, Shape::groups> low_{};
-  std::array<float, Shape::groups> high_{};
-  std::array<Line, Shape::groups> lines_{};
+  AffineLines<Shape, W> source_;
 };
 
 /// The block of least squared error that the search finds, weighted by `importance` unless that is

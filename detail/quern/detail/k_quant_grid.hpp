@@ -14,7 +14,7 @@
 /// @file
 /// What the searches for K-quant scales have in common: how far a run of values lies from a grid of
 /// codes. The question is asked for dozens of grids per run, so it is answered in 16-bit integers:
-/// eight values per 128-bit register, and a sum that no compiler flag changes.
+/// eight values to a 128-bit register, and a sum that no compiler flag changes.
 
 namespace quern::detail {
 
@@ -160,6 +160,41 @@ template <int Low, int High, std::size_t N, class W>
   return {static_cast<float>(count),    static_cast<float>(codes),
           static_cast<float>(squares),  static_cast<float>(misses),
           static_cast<float>(products), static_cast<float>(miss_squares)};
+}
+
+/// The codes nearest to N values and, in 1/4096 codes, how far the values lie from them (at most
+/// two codes): finer than a grid over a run, for the grid that a block stores.
+template <std::size_t N>
+struct Coded {
+  std::array<std::int16_t, N> codes{};
+  std::array<std::int16_t, N> misses{};
+
+  static constexpr int code = 4096;
+};
+
+/// The codes Low..High of value = scale * code + offset; all 0 for a scale of 0.
+template <int Low, int High, std::size_t N>
+[[nodiscard]] constexpr Coded<N> code_values(const float* values, float scale,
+                                             float offset) noexcept {
+  constexpr int one = Coded<N>::code;
+  Coded<N> coded;
+  const float rate = scale != 0.0f ? one / scale : 0.0f;
+  constexpr float lowest = one * Low - 2 * one + 1;
+  constexpr float highest = one * High + 2 * one - 1;
+  std::array<std::int32_t, N> at{};
+  for (std::size_t i = 0; i < N; ++i) {
+    const float place = (values[i] - offset) * rate;
+    const float raised = place < lowest ? lowest : place;
+    at[i] = static_cast<std::int32_t>(raised > highest ? highest : raised);
+  }
+  for (std::size_t i = 0; i < N; ++i) {
+    const std::int32_t nearest = (at[i] + one / 2) >> 12;
+    const std::int32_t raised = nearest < Low ? Low : nearest;
+    const std::int32_t kept = raised > High ? High : raised;
+    coded.codes[i] = static_cast<std::int16_t>(kept);
+    coded.misses[i] = static_cast<std::int16_t>(at[i] - kept * one);
+  }
+  return coded;
 }
 
 /// The power of two at or below a normal `value` > 0.

@@ -1,4 +1,4 @@
-// floor: 0.4
+// floor: 0.3
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,10 @@
 ///     value = scale * scales[g] * code
 ///
 /// with a binary16 scale and small signed integers for the rest. There is one more code below zero
-/// than above, so the scale of a group takes the sign that puts its largest value there. For a few
-/// block scales all multiples that fit a group's range are tried; the best block scale is then
-/// adjusted by least squares for the codes found.
+/// than above, so the scale of a group takes the sign that puts its largest value there. The
+/// squared error, weighted by importance, is lowered in four steps: the best scale of each group by
+/// itself; the block scale whose multiples come closest to these; for each group, the multiples
+/// next to its scale; the block scale once more, by least squares for the codes found.
 
 namespace quern::detail {
 
@@ -59,41 +60,35 @@ public:
 
   /// The block, or nothing when its scale does not fit binary16.
   [[nodiscard]] constexpr std::optional<SymmetricBlock<Shape>> run() const noexcept {
-    float widest = 0.0f;
+    std::array<Line, Shape::groups> lines{};
     for (std::size_t g = 0; g < Shape::groups; ++g)
-      widest = std::max(widest, line_scale(g));
-    const int top = top_multiple(widest, unit_, -Shape::field_low);
+      lines[g] = fit(g);
+    const std::optional<float> scale = choose_scale(lines);
+    if (!scale) return std::nullopt;
     Choice best;
-    bool found = false;
-    for (const int step : steps) {
-      if (step >= top && step > 0) break;
-      Choice choice;
-      choice.scale = held_in_half(widest / static_cast<float>(top - step), unit_);
-      if (!is_finite(choice.scale)) continue;
-      choice.error = 0.0f;
-      for (std::size_t g = 0; g < Shape::groups && choice.error < best.error; ++g)
-        search_group(g, choice);
-      if (choice.error < best.error) best = choice;
-      found = true;
-    }
-    if (!found) return std::nullopt;
+    best.scale = *scale;
+    for (std::size_t g = 0; g < Shape::groups; ++g)
+      best.scales[g] = groups_[g].side * search_multiple(g, lines[g].scale, best.scale);
     refine(best);
     return block_of(best);
   }
 
 private:
   static constexpr float code_span = -Shape::code_low;
-  // Multiples below the widest one that are tried for the super-block scale.
-  static constexpr std::array steps{0, 1, 2, 3};
 
   struct Group {
     float peak = 0.0f; ///< largest magnitude
     int side = 1;      ///< sign of the scale that turns the peak negative
     std::array<std::int16_t, Shape::length> run{};
   };
+  /// The best scale of a group by itself, positive, and what the squared error gains when the scale
+  /// is off by dx: squares dx^2.
+  struct Line {
+    float scale = 0.0f;
+    float squares = 0.0f;
+  };
   struct Choice {
     float scale = 0.0f;
-    float error = 1e30f;
     std::array<int, Shape::groups> scales{};
   };
 
@@ -119,73 +114,95 @@ private:
     measured.run = GridRun<Shape::length>::from(group(g), 0.0f, span).at;
   }
 
-  /// The scale of least squares for the codes that put the peak on the last code.
-  constexpr float line_scale(std::size_t g) const noexcept {
+  constexpr Line fit(std::size_t g) const noexcept {
     const Group& group = groups_[g];
-    if (group.peak == 0.0f) return 0.0f;
-    constexpr int rate = 65536 / grid_span * grid_code * -Shape::code_low;
-    const auto moments = grid_moments<Shape::code_low, Shape::code_high>(
-        group.run, {0, rate}, weights_.template group<Shape::length>(g));
-    const float scale = group.peak / code_span;
-    if (moments.squares <= 0.0f) return scale;
-    return scale + rounded(scale * (moments.miss_codes / moments.squares)) / grid_code;
+    Line best;
+    if (group.peak == 0.0f) return best;
+    const auto weights = weights_.template group<Shape::length>(g);
+    constexpr int whole = 65536 / grid_span * grid_code; // the rate that puts the peak on code 1
+    float least = 1e30f;
+    const auto attempt = [&](int eighths) {
+      // The peak lies that far beyond the last code, or short of it.
+      const int rate = -Shape::code_low * whole + eighths * whole / 8;
+      const auto moments = grid_moments<Shape::code_low, Shape::code_high>(
+          group.run, {0, static_cast<std::int16_t>(rate)}, weights);
+      if (moments.squares <= 0.0f) return;
+      const float scale = group.peak * whole / static_cast<float>(rate);
+      const float slope = moments.miss_codes / moments.squares;
+      const float error =
+          (moments.miss_squares - rounded(slope * moments.miss_codes)) * scale * scale;
+      if (error >= least) return;
+      least = error;
+      best = {scale + rounded(scale * slope) / grid_code, moments.squares};
+    };
+    for (const int eighths : {0, 5, -5, -10, -15, -20, -25, -30})
+      attempt(eighths);
+    return best;
   }
 
-  /// Takes the multiple with the least error among those that put the peak near the last code.
-  constexpr void search_group(std::size_t g, Choice& choice) const noexcept {
-    const Group& group = groups_[g];
-    if (group.peak == 0.0f) return;
-    const auto weights = weights_.template group<Shape::length>(g);
-    const float whole = group.peak / choice.scale; // the multiple for code 1
-    const int most = group.side > 0 ? Shape::field_high : -Shape::field_low;
+  /// The block scale whose multiples come closest to all lines.
+  constexpr std::optional<float>
+  choose_scale(const std::array<Line, Shape::groups>& lines) const noexcept {
+    float widest = 0.0f;
+    for (const Line& line : lines)
+      widest = std::max(widest, line.scale);
+    const int top = top_multiple(widest, unit_, -Shape::field_low);
+    std::optional<float> best;
     float least = 1e30f;
-    const float rate = whole * (65536.0f * grid_code / grid_span);
+    for (int multiple = top; multiple >= std::max(top - scale_steps, 1); --multiple) {
+      const float scale = held_in_half(widest / static_cast<float>(multiple), unit_);
+      if (!is_finite(scale)) continue;
+      float cost = 0.0f;
+      for (std::size_t g = 0; g < Shape::groups; ++g) {
+        const float held = scale * static_cast<float>(nearest(g, lines[g].scale, scale));
+        const float dx = held - lines[g].scale;
+        cost += rounded(dx * dx * lines[g].squares);
+      }
+      if (cost >= least) continue;
+      least = cost;
+      best = scale;
+    }
+    return best;
+  }
+
+  /// The multiple of `step`, at least 1, nearest to `value`.
+  constexpr int nearest(std::size_t g, float value, float step) const noexcept {
+    return std::clamp(static_cast<int>(value / step + 0.5f), 1, greatest(g));
+  }
+  constexpr int greatest(std::size_t g) const noexcept {
+    return groups_[g].side > 0 ? Shape::field_high : -Shape::field_low;
+  }
+
+  /// The multiple of `scale` with the least error among those around a group's line.
+  constexpr int search_multiple(std::size_t g, float line, float scale) const noexcept {
+    const Group& group = groups_[g];
+    if (group.peak == 0.0f) return 0;
+    const auto weights = weights_.template group<Shape::length>(g);
+    const float whole = group.peak / scale * (65536.0f / grid_span * grid_code);
+    const int center = nearest(g, line, scale);
+    int best = center;
+    float least = 1e30f;
     const auto attempt = [&](int multiple) {
-      const float rate_here = std::min(rate / static_cast<float>(multiple), 32767.0f);
+      if (multiple < 1 || multiple > greatest(g)) return;
+      const float rate = std::min(whole / static_cast<float>(multiple), 32767.0f);
       const auto error = grid_error<Shape::code_low, Shape::code_high>(
-          group.run, {0, static_cast<std::int16_t>(rate_here)}, weights);
+          group.run, {0, static_cast<std::int16_t>(rate)}, weights);
       const float scaled = static_cast<float>(error) * static_cast<float>(multiple * multiple);
       if (scaled >= least) return;
       least = scaled;
-      choice.scales[g] = group.side * multiple;
+      best = multiple;
     };
-    const auto multiple_for = [&](float code) {
-      return std::clamp(static_cast<int>(whole / code), 1, most);
-    };
-    attempt(std::clamp(static_cast<int>(whole / code_span + 0.5f), 1, most));
-    const int last = multiple_for(code_span * 0.9f);
-    for (int multiple = multiple_for(code_span + 1.0f); multiple <= last; ++multiple)
-      attempt(multiple);
-    choice.error += least;
+    attempt(center);
+    for (int step = 1; step <= reach; ++step) {
+      attempt(center - step);
+      attempt(center + step);
+    }
+    return best;
   }
 
-  /// Codes of a group and, in 1/4096 codes, how far the values lie from them (at most two codes).
-  struct Coded {
-    std::array<std::int16_t, Shape::length> codes{};
-    std::array<std::int16_t, Shape::length> misses{};
-  };
-
-  constexpr Coded code_group(const Choice& choice, std::size_t g) const noexcept {
-    Coded coded;
-    const float scale = scale_of(choice, g);
-    if (scale == 0.0f) return coded;
-    const float rate = 4096.0f / scale;
-    constexpr float lowest = 4096.0f * Shape::code_low - 8191.0f;
-    constexpr float highest = 4096.0f * Shape::code_high + 8191.0f;
-    std::array<std::int32_t, Shape::length> at{};
-    for (std::size_t i = 0; i < Shape::length; ++i) {
-      const float place = group(g)[i] * rate;
-      const float raised = place < lowest ? lowest : place;
-      at[i] = static_cast<std::int32_t>(raised > highest ? highest : raised);
-    }
-    for (std::size_t i = 0; i < Shape::length; ++i) {
-      const std::int32_t nearest = (at[i] + 2048) >> 12;
-      const std::int32_t raised = nearest < Shape::code_low ? Shape::code_low : nearest;
-      const std::int32_t code = raised > Shape::code_high ? Shape::code_high : raised;
-      coded.codes[i] = static_cast<std::int16_t>(code);
-      coded.misses[i] = static_cast<std::int16_t>(at[i] - (code << 12));
-    }
-    return coded;
+  constexpr Coded<Shape::length> code_group(const Choice& choice, std::size_t g) const noexcept {
+    return code_values<Shape::code_low, Shape::code_high, Shape::length>(group(g),
+                                                                         scale_of(choice, g), 0.0f);
   }
 
   /// The squared error, and how much least squares wants to add to the block scale.
@@ -200,14 +217,14 @@ private:
     float pull = 0.0f;
     for (std::size_t g = 0; g < Shape::groups; ++g) {
       const auto weights = weights_.template group<Shape::length>(g);
-      const Coded coded = code_group(choice, g);
+      const auto coded = code_group(choice, g);
       typename W::Sum error = 0, square = 0, product = 0;
       for (std::size_t i = 0; i < Shape::length; ++i) {
         error += weights[i] * (coded.misses[i] * coded.misses[i]);
         square += weights[i] * (coded.codes[i] * coded.codes[i]);
         product += weights[i] * (coded.misses[i] * coded.codes[i]);
       }
-      const float unit = scale_of(choice, g) * 0x1p-12f;
+      const float unit = scale_of(choice, g) / Coded<Shape::length>::code;
       const auto multiple = static_cast<float>(choice.scales[g]);
       tally.error += rounded(static_cast<float>(error) * unit * unit);
       squares += rounded(static_cast<float>(square) * multiple * multiple);
@@ -236,12 +253,15 @@ private:
     block.scale = choice.scale * unit_;
     for (std::size_t g = 0; g < Shape::groups; ++g) {
       block.scales[g] = static_cast<std::int8_t>(choice.scales[g]);
-      const Coded coded = code_group(choice, g);
+      const auto coded = code_group(choice, g);
       for (std::size_t i = 0; i < Shape::length; ++i)
         block.codes[g * Shape::length + i] = static_cast<std::int8_t>(coded.codes[i]);
     }
     return block;
   }
+
+  static constexpr int scale_steps = 15;
+  static constexpr int reach = 2;
 
   float unit_;
   W weights_;
