@@ -240,15 +240,4 @@ inline std::span<const std::byte> File::matrix(const char* call, const Tensor& t
   return all.subspan(*slice * slice_bytes, slice_bytes);
 }
 
-namespace detail {
-template <class F>
-using AgreesWithTypeTable =
-    std::bool_constant<find_type(F::gguf_type) != nullptr &&
-                       find_type(F::gguf_type)->name == F::name &&
-                       find_type(F::gguf_type)->block_size == F::block_size &&
-                       find_type(F::gguf_type)->bytes_per_block == F::bytes_per_block>;
-} // namespace detail
-static_assert(boost::mp11::mp_all_of<Formats, detail::AgreesWithTypeTable>::value,
-              "quern::gguf: a format and the table of GGUF types differ in name or block size");
-
 } // namespace quern::gguf

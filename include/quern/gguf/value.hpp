@@ -46,8 +46,8 @@ public:
 
   [[nodiscard]] ValueType type() const noexcept { return type_; }
 
-  /// The value as T: an integer type, float, double, bool, string, string_view or Array. An integer of
-  /// any width and sign converts to any integer that can hold it, else Error(out_of_range); f32
+  /// The value as T: an integer type, float, double, bool, string, string_view or Array. An integer
+  /// of any width and sign converts to any integer that can hold it, else Error(out_of_range); f32
   /// widens to double; nothing else converts: Error(wrong_value_type).
   template <class T>
   [[nodiscard]] T get() const;
