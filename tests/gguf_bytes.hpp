@@ -21,6 +21,15 @@
 
 #include "support/guarded.hpp"
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define GGUF_TEST_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define GGUF_TEST_SANITIZED 1
+#endif
+
 /// @file
 /// GGUF files built byte by byte, apart from quern's writer, and opened through every source.
 

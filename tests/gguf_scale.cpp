@@ -30,7 +30,7 @@ constexpr double limit = 2.0;
 #else
 constexpr double limit = 20.0;
 #endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(GGUF_TEST_SANITIZED)
 constexpr double slack = 10.0;
 #else
 constexpr double slack = 1.0;
