@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <quern/block_format.hpp>
@@ -91,8 +92,9 @@ void prepack(PackedView<F, OtherOrder<To>>) QUERN_DELETED("quern::prepack: a rel
 template <BlockOrder To, BlockFormat F, BlockOrder From>
   requires(!std::same_as<From, To>)
 void prepack(PackedView<F, From>, ForwardScope&, Trace& = no_trace) QUERN_DELETED("quern::prepack: a ForwardScope frees its memory at every step, so no weight can live there; prepack into a ModelScope");
-template <BlockOrder To, BlockFormat F, BlockOrder From, class... Rest>
-void prepack(const PackedWeight<F, From>&, Rest&&...) QUERN_DELETED("quern::prepack: an owned weight is reordered in its own memory; hand it over, prepack<To>(std::move(weight)), or copy it, prepack<To>(weight.view(), model_scope)");
+template <BlockOrder To, AnyPackedWeight Owned, class... Rest>
+  requires(std::is_lvalue_reference_v<Owned>)
+void prepack(Owned&&, Rest&&...) QUERN_DELETED("quern::prepack: an owned weight is reordered in its own memory; hand it over, prepack<To>(std::move(weight)), or copy it, prepack<To>(weight.view(), model_scope)");
 template <BlockOrder To, class Dense, class... Rest>
   requires(!AnyPackedView<Dense> && !AnyPackedWeight<Dense>)
 void prepack(const Dense&, Rest&&...) QUERN_DELETED("quern::prepack: only a packed weight has a block order; a dense matrix needs no prepack, or quantize<Format>() first");

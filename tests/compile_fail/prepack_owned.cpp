@@ -12,6 +12,10 @@
 #include <quern/scope.hpp>
 #include <quern/trace.hpp>
 
+class Sink final : public quern::Trace {
+  void record(const quern::Event&) override {}
+};
+
 void control(quern::PackedWeight<quern::Q4_0, quern::RowMajor>& weight, quern::ModelScope& scope) {
   (void)quern::prepack<quern::InputBlockMajor>(weight.view(), scope);
 #if QUERN_MISUSE == 1
@@ -22,5 +26,6 @@ void control(quern::PackedWeight<quern::Q4_0, quern::RowMajor>& weight, quern::M
   (void)quern::prepack<quern::RowMajor>(std::as_const(weight), quern::no_trace);
 #endif
   (void)quern::prepack<quern::RowMajor>(std::move(weight));
-  (void)quern::prepack<quern::InputBlockMajor>(std::move(weight), quern::no_trace);
+  Sink sink;
+  (void)quern::prepack<quern::InputBlockMajor>(std::move(weight), sink);
 }
