@@ -85,11 +85,10 @@ public:
     const float greatest = *most;
     if (*least == greatest) return;
     used_ = true;
-    // Never zero: among values that do not matter, the nearer code is still the better one.
-    for (std::size_t i = 0; i < Values; ++i) {
-      const float weight = importance[i] / greatest;
-      weights_[i] = weight < 0x1p-20f ? 0x1p-20f : weight;
-    }
+    // Never near zero: among values that hardly matter, the nearer code is still the better one,
+    // and searches in integers must see the difference.
+    for (std::size_t i = 0; i < Values; ++i)
+      weights_[i] = std::max(importance[i] / greatest, 0x1p-10f);
   }
 
   /// Empty when all values weigh the same.
