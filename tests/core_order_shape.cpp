@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include <quern/formats.hpp>
+#include <quern/formats/q4_k.hpp>
+#include <quern/formats/q6_k.hpp>
 #include <quern/order.hpp>
 #include <quern/packed_view.hpp>
 #include <quern/packed_weight.hpp>
@@ -192,22 +194,17 @@ TEST(RowLength, IsJudgedAloneNotWithTheWholeCount) {
 }
 
 TEST(RowLength, MustBeWholeBlocksOfTheWideFormatsToo) {
-  // Type 12 is Q4_K, with blocks of 256.
-  const bool listed = quern::with_format(12, [](auto tag) {
-    using F = typename decltype(tag)::type;
-    ASSERT_EQ(F::block_size, 256u);
-    const std::span<const std::byte> none;
-    const std::string half = error_of(ErrorCode::not_block_multiple, [&] {
-      (void)PackedView<F, RowMajor>{none, OutIn{4, 128}};
-    });
-    EXPECT_TRUE(contains(half, "row length 128"));
-    EXPECT_TRUE(contains(half, "multiple of 256"));
-    EXPECT_TRUE(contains(half, "remainder 128"));
-    const std::string falcon =
-        error_of(ErrorCode::not_block_multiple, [&] { (void)quern::blocks_per_row<F>(4544); });
-    EXPECT_TRUE(contains(falcon, "remainder 192"));
+  using quern::Q4_K;
+  const std::span<const std::byte> none;
+  const std::string half = error_of(ErrorCode::not_block_multiple, [&] {
+    (void)PackedView<Q4_K, RowMajor>{none, OutIn{4, 128}};
   });
-  if (!listed) GTEST_SKIP() << "quern::Formats has no format of type 12";
+  EXPECT_TRUE(contains(half, "row length 128"));
+  EXPECT_TRUE(contains(half, "multiple of 256"));
+  EXPECT_TRUE(contains(half, "remainder 128"));
+  const std::string falcon =
+      error_of(ErrorCode::not_block_multiple, [&] { (void)quern::blocks_per_row<Q4_K>(4544); });
+  EXPECT_TRUE(contains(falcon, "remainder 192"));
 }
 
 template <class F>
@@ -280,18 +277,14 @@ TYPED_TEST(EachFormat, ReckonsSizesBeyond31And32Bits) {
 
 TEST(ByteSize, OfALargeEmbeddingIsNotCutTo32Bits) {
   // 262144 rows of 42 blocks of 210 bytes: 2,312,110,080, negative in 32 signed bits. And 65536 x
-  // 65536 blocks: 0 in 32 bits. Q6_K is type 14.
-  const bool listed = quern::with_format(14, [](auto tag) {
-    using F = typename decltype(tag)::type;
-    const auto needs = [](OutIn shape) {
-      return error_of(ErrorCode::size_mismatch, [&] {
-        (void)PackedView<F, RowMajor>{std::span<const std::byte>{}, shape};
-      });
-    };
-    EXPECT_TRUE(contains(needs(OutIn{262144, 42 * 256}), "2312110080 bytes"));
-    EXPECT_TRUE(contains(needs(OutIn{65536, 65536 * 256}), "901943132160 bytes"));
-  });
-  if (!listed) GTEST_SKIP() << "quern::Formats has no format of type 14";
+  // 65536 blocks: 0 in 32 bits.
+  const auto needs = [](OutIn shape) {
+    return error_of(ErrorCode::size_mismatch, [&] {
+      (void)PackedView<quern::Q6_K, RowMajor>{std::span<const std::byte>{}, shape};
+    });
+  };
+  EXPECT_TRUE(contains(needs(OutIn{262144, 42 * 256}), "2312110080 bytes"));
+  EXPECT_TRUE(contains(needs(OutIn{65536, 65536 * 256}), "901943132160 bytes"));
 }
 
 } // namespace

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -17,7 +17,10 @@
 #include <quern/matrix_view.hpp>
 #include <quern/order.hpp>
 #include <quern/packed_view.hpp>
+#include <quern/prepack.hpp>
+#include <quern/scope.hpp>
 #include <quern/shape.hpp>
+#include <quern/trace.hpp>
 
 #include "weights.hpp"
 
@@ -51,6 +54,9 @@ public:
   [[nodiscard]] virtual std::vector<float> to_floats() const = 0;
   [[nodiscard]] virtual Pointer narrow_out(std::size_t from, std::size_t count) const = 0;
   [[nodiscard]] virtual Pointer narrow_blocks(std::size_t from, std::size_t count) const = 0;
+  /// In order RowMajor or, when that is false, InputBlockMajor.
+  [[nodiscard]] virtual Pointer prepack(bool by_rows, quern::Scope& scope,
+                                        quern::Trace& trace) const = 0;
 };
 
 /// A format with an order.
@@ -125,6 +131,13 @@ public:
   }
   Pointer narrow_blocks(std::size_t from, std::size_t count) const override {
     return std::make_unique<ViewOf>(view_.narrow_blocks(from, count));
+  }
+  Pointer prepack(bool by_rows, quern::Scope& scope, quern::Trace& trace) const override {
+    if (by_rows)
+      return std::make_unique<ViewOf<F, quern::RowMajor>>(
+          quern::prepack<quern::RowMajor>(view_, scope, trace));
+    return std::make_unique<ViewOf<F, quern::InputBlockMajor>>(
+        quern::prepack<quern::InputBlockMajor>(view_, scope, trace));
   }
 
 private:
