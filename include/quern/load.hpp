@@ -50,9 +50,10 @@ inline AdapterInserted load_event(const PlannedTensor& plan, const Scope& scope)
           plan.name};
 }
 
-[[nodiscard]] inline std::vector<LoadedTensor> load_all(std::span<const PlannedTensor> planned,
-                                                        Scope& scope, Trace& trace,
-                                                        const LoadOptions& options) {
+/// Loads and returns what `finish` makes of the tensors. When that fails too, nothing stays taken.
+template <class Finish>
+[[nodiscard]] auto load_all(std::span<const PlannedTensor> planned, Scope& scope, Trace& trace,
+                            const LoadOptions& options, Finish finish) {
   if (!scope.holds_weights())
     throw Error(ErrorCode::scope_kind,
                 "quern::load: a " + std::string(scope.kind()) +
@@ -63,19 +64,16 @@ inline AdapterInserted load_event(const PlannedTensor& plan, const Scope& scope)
   std::vector<LoadedTensor> loaded;
   loaded.reserve(planned.size());
   for (const PlannedTensor& plan : planned) {
-    if (!plan.copies) {
-      loaded.emplace_back(plan, plan.stored);
-      continue;
-    }
-    const std::span<std::byte> to = memory.take(plan.bytes);
-    loader.add(plan, to);
-    loaded.emplace_back(plan, to);
+    const std::span<std::byte> to = memory.take(plan.new_bytes());
+    if (plan.copies) loader.add(plan, to);
+    loaded.emplace_back(plan, plan.copies ? to : plan.stored);
   }
   loader.run();
+  auto result = finish(std::move(loaded));
   memory.keep();
   for (const PlannedTensor& plan : planned)
     if (!plan.keeps_bytes()) trace.emit(load_event(plan, scope));
-  return loaded;
+  return result;
 }
 
 } // namespace detail
@@ -93,7 +91,8 @@ inline AdapterInserted load_event(const PlannedTensor& plan, const Scope& scope)
     throw Error(ErrorCode::unknown_type, "quern::load: tensor " +
                                              gguf::detail::in_quotes(plan.name) + " is of " +
                                              plan.stored_name() + ", so its size is not known");
-  return std::move(detail::load_all({&plan, 1}, scope, trace, options).front());
+  return detail::load_all({&plan, 1}, scope, trace, options,
+                          [](auto tensors) { return std::move(tensors.front()); });
 }
 
 /// Loads the tensor `name` in the form asked for, as far as that is possible: `plan()` of the
@@ -126,7 +125,8 @@ template <BlockFormat F, BlockOrder O>
 [[nodiscard]] inline LoadedModel load_model(const ModelPlan& plan, Scope& scope,
                                             Trace& trace = no_trace,
                                             const LoadOptions& options = {}) {
-  return LoadedModel(detail::load_all(plan.tensors(), scope, trace, options));
+  return detail::load_all(plan.tensors(), scope, trace, options,
+                          [](auto tensors) { return LoadedModel(std::move(tensors)); });
 }
 
 // clang-format off
