@@ -108,6 +108,32 @@ TYPED_TEST(FloatKernels, EverySizeIsNearTheExactProductAndTouchesNothingElse) {
   }
 }
 
+TYPED_TEST(FloatKernels, IdentityGivesTheDecodedMatrix) {
+  using F = typename TypeParam::Format;
+  using O = typename TypeParam::Order;
+  constexpr std::size_t out = 5, blocks = 2, in = blocks * F::block_size;
+  const auto row_major = support::finite_blocks<F>(out * blocks);
+  const auto bytes = support::laid_out<F, O>(row_major, out, blocks);
+  const auto matrix = support::decoded<F>(row_major);
+  const PackedView<F, O> w{std::span<const std::byte>(bytes), OutIn{out, in}};
+  std::vector<float> x(in * in, 0.0f);
+  for (std::size_t i = 0; i < in; ++i)
+    x[i * in + i] = 1.0f;
+  const MatrixView<const float> all{std::span<const float>(x), in, in};
+  support::for_each_kernel<float, F, O>([&](auto tag) {
+    using K = typename decltype(tag)::type;
+    for (const std::size_t rows : {std::size_t{1}, in}) {
+      std::vector<float> y(in * out, canary);
+      const MatrixView<float> results{std::span<float>(y), in, out};
+      for (std::size_t r = 0; r < in; r += rows)
+        K::run(all.narrow_rows(r, rows), w, results.narrow_rows(r, rows));
+      for (std::size_t i = 0; i < in * out; ++i)
+        ASSERT_EQ(y[i], matrix[i % out * in + i / out])
+            << to_string(K::key) << " rows " << rows << " element " << i;
+    }
+  });
+}
+
 TYPED_TEST(FloatKernels, OrderAndBatchChangeNoBit) {
   using F = typename TypeParam::Format;
   using O = typename TypeParam::Order;

@@ -14,14 +14,28 @@
 #include <quern/formats/bf16.hpp>
 #include <quern/formats/f16.hpp>
 #include <quern/formats/f32.hpp>
+#include <quern/formats/iq1_m.hpp>
+#include <quern/formats/iq1_s.hpp>
+#include <quern/formats/iq2_s.hpp>
+#include <quern/formats/iq2_xs.hpp>
+#include <quern/formats/iq2_xxs.hpp>
+#include <quern/formats/iq3_s.hpp>
+#include <quern/formats/iq3_xxs.hpp>
+#include <quern/formats/iq4_nl.hpp>
+#include <quern/formats/iq4_xs.hpp>
 #include <quern/formats/mxfp4.hpp>
 #include <quern/formats/nvfp4.hpp>
 #include <quern/formats/q1_0.hpp>
 #include <quern/formats/q2_0.hpp>
+#include <quern/formats/q2_k.hpp>
+#include <quern/formats/q3_k.hpp>
 #include <quern/formats/q4_0.hpp>
 #include <quern/formats/q4_1.hpp>
+#include <quern/formats/q4_k.hpp>
 #include <quern/formats/q5_0.hpp>
 #include <quern/formats/q5_1.hpp>
+#include <quern/formats/q5_k.hpp>
+#include <quern/formats/q6_k.hpp>
 #include <quern/formats/q8_0.hpp>
 #include <quern/formats/tq1_0.hpp>
 #include <quern/formats/tq2_0.hpp>
@@ -31,8 +45,9 @@ namespace quern {
 
 /// Every block format, by GGUF type id. Typed tests, kernels and the file reader go through this
 /// list, so a format is added here and nowhere else.
-using Formats = boost::mp11::mp_list<F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, BF16, TQ1_0, TQ2_0,
-                                     MXFP4, NVFP4, Q1_0, Q2_0>;
+using Formats = boost::mp11::mp_list<F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K,
+                                     Q6_K, IQ2_XXS, IQ2_XS, IQ3_XXS, IQ1_S, IQ4_NL, IQ3_S, IQ2_S,
+                                     IQ4_XS, IQ1_M, BF16, TQ1_0, TQ2_0, MXFP4, NVFP4, Q1_0, Q2_0>;
 
 /// Both orders.
 using Orders = boost::mp11::mp_list<RowMajor, InputBlockMajor>;

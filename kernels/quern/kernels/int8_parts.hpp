@@ -8,7 +8,22 @@
 #include <quern/block_format.hpp>
 #include <quern/detail/bytes.hpp>
 #include <quern/detail/fp4.hpp>
+#include <quern/detail/half.hpp>
 #include <quern/formats.hpp>
+#include <quern/formats/iq1_m.hpp>
+#include <quern/formats/iq1_s.hpp>
+#include <quern/formats/iq2_s.hpp>
+#include <quern/formats/iq2_xs.hpp>
+#include <quern/formats/iq2_xxs.hpp>
+#include <quern/formats/iq3_s.hpp>
+#include <quern/formats/iq3_xxs.hpp>
+#include <quern/formats/iq4_nl.hpp>
+#include <quern/formats/iq4_xs.hpp>
+#include <quern/formats/q2_k.hpp>
+#include <quern/formats/q3_k.hpp>
+#include <quern/formats/q4_k.hpp>
+#include <quern/formats/q5_k.hpp>
+#include <quern/formats/q6_k.hpp>
 
 /// @file
 /// A block as integers and few floats, the base of every kernel for int8 activations:
@@ -42,17 +57,17 @@ struct OneScale {
   }
 };
 
-/// A binary16 scale at byte 0 and a binary16 factor of minimums at byte 2.
-template <BlockFormat F>
-struct ScaleAndMinimum : OneScale<F, 0> {
+/// A binary16 scale at byte `At` and a binary16 factor of minimums behind it.
+template <BlockFormat F, std::size_t At = 0>
+struct ScaleAndMinimum : OneScale<F, At> {
   static constexpr bool minimum = true;
-  static constexpr std::size_t m_at = 2;
+  static constexpr std::size_t m_at = At + 2;
 
   [[nodiscard]] static float m(const std::byte* block) noexcept {
     return quern::detail::load_half(block + m_at);
   }
   static void set(std::byte* block, bool d, bool m) noexcept {
-    quern::detail::store_half(block, d ? 1.0f : 0.0f);
+    quern::detail::store_half(block + At, d ? 1.0f : 0.0f);
     quern::detail::store_half(block + m_at, m ? 1.0f : 0.0f);
   }
 };
@@ -75,6 +90,53 @@ template <>
 struct IntegerParts<TQ1_0> : OneScale<TQ1_0, 52> {};
 template <>
 struct IntegerParts<TQ2_0> : OneScale<TQ2_0, 64> {};
+
+template <>
+struct IntegerParts<Q2_K> : ScaleAndMinimum<Q2_K, 80> {};
+template <>
+struct IntegerParts<Q3_K> : OneScale<Q3_K, 108> {};
+template <>
+struct IntegerParts<Q4_K> : ScaleAndMinimum<Q4_K> {};
+template <>
+struct IntegerParts<Q5_K> : ScaleAndMinimum<Q5_K> {};
+template <>
+struct IntegerParts<Q6_K> : OneScale<Q6_K, 208> {};
+template <>
+struct IntegerParts<IQ4_NL> : OneScale<IQ4_NL, 0> {};
+template <>
+struct IntegerParts<IQ4_XS> : OneScale<IQ4_XS, 0> {};
+template <>
+struct IntegerParts<IQ3_XXS> : OneScale<IQ3_XXS, 0, 4> {};
+template <>
+struct IntegerParts<IQ3_S> : OneScale<IQ3_S, 0> {};
+template <>
+struct IntegerParts<IQ2_XXS> : OneScale<IQ2_XXS, 0, 8> {};
+template <>
+struct IntegerParts<IQ2_XS> : OneScale<IQ2_XS, 0, 8> {};
+template <>
+struct IntegerParts<IQ2_S> : OneScale<IQ2_S, 0, 8> {};
+template <>
+struct IntegerParts<IQ1_S> : OneScale<IQ1_S, 0, 8> {};
+
+/// The scale is spread over the upper bits of four numbers.
+template <>
+struct IntegerParts<IQ1_M> {
+  static constexpr std::size_t unit = 256;
+  static constexpr bool minimum = false;
+
+  [[nodiscard]] static float d(const std::byte* block, std::size_t /*unit*/) noexcept {
+    unsigned bits = 0;
+    for (std::size_t k = 0; k < 4; ++k)
+      bits |= (static_cast<unsigned>(quern::detail::load_u8(block + 49 + 2 * k)) >> 4) << (4 * k);
+    return quern::detail::half_to_float(static_cast<std::uint16_t>(bits)) * 0.125f;
+  }
+  static void set(std::byte* block, bool d, bool /*m*/) noexcept {
+    const unsigned bits = d ? 0x4800u : 0u; // 8 as binary16
+    for (std::size_t k = 0; k < 4; ++k)
+      block[49 + 2 * k] = static_cast<std::byte>(
+          (quern::detail::load_u8(block + 49 + 2 * k) & 15u) | (((bits >> (4 * k)) & 15u) << 4));
+  }
+};
 
 /// n are the doubled values of E2M1, d is half the power of two.
 template <>

@@ -31,11 +31,11 @@ template <class U>
 QUERN_AVX2_INLINE __m256 take_outputs(const std::byte* at, std::size_t count) noexcept {
   Take take;
   if (count >= 8) {
-    U::decode(at, take);
+    decode_piece<U>(at, take);
   } else {
     Padded<U> last;
     last.take_weights(at, count);
-    U::decode(last.weights, take);
+    decode_piece<U>(last.weights, take);
   }
   return take.values;
 }

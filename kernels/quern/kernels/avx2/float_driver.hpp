@@ -106,18 +106,22 @@ QUERN_AVX2 void float_by_rows(const Grid& w, std::size_t in, Rows<const float> x
         for (int i = 0; i < 4; ++i) {
           dot[i].x = x.data + at_k;
           dot[i].step = x.step;
-          U::decode(at[i], dot[i]);
-          at[i] += U::bytes;
         }
+        const typename U::Head head[4] = {typename U::Head(at[0]), typename U::Head(at[1]),
+                                          typename U::Head(at[2]), typename U::Head(at[3])};
+        decode_four<U>(at, head, dot);
+        QUERN_UNROLL
+        for (int i = 0; i < 4; ++i)
+          at[i] += U::bytes;
       }
-      if (at_k < end) {
+      if (U::width == 8 && at_k < end) {
         for (int m = 0; m < M; ++m) {
           Padded<U> last;
           last.take_x(x.row(static_cast<std::size_t>(m)) + at_k, end - at_k);
           for (int i = 0; i < 4; ++i) {
             last.take_weights(at[i], end - at_k);
             Dot<1> one{last.x, 0, {dot[i].sum[m]}};
-            U::decode(last.weights, one);
+            decode_piece<U>(last.weights, one);
             dot[i].sum[m] = one.sum[0];
           }
         }
@@ -151,7 +155,7 @@ QUERN_AVX2 void float_by_columns(const Grid& w, std::size_t in, Rows<const float
           QUERN_UNROLL
           for (int m = 0; m < M; ++m)
             dot.sum[m] = _mm256_load_ps(lanes[i][m]);
-          U::decode(at, dot);
+          decode_piece<U>(at, dot);
           QUERN_UNROLL
           for (int m = 0; m < M; ++m)
             _mm256_store_ps(lanes[i][m], dot.sum[m]);
@@ -240,11 +244,11 @@ QUERN_AVX2 void decode_tile(const Grid& w, std::size_t o, std::size_t k, std::si
     Keep keep{tile};
     std::size_t at_k = k;
     for (; at_k + U::width <= end; at_k += U::width, at += w.block_step, keep.to += U::width)
-      U::decode(at, keep);
-    if (at_k < end) {
+      decode_piece<U>(at, keep);
+    if (U::width == 8 && at_k < end) {
       Padded<U> last;
       last.take_weights(at, end - at_k);
-      U::decode(last.weights, keep);
+      decode_piece<U>(last.weights, keep);
     }
   }
 }

@@ -13,7 +13,6 @@
 #include <quern/kernel.hpp>
 #include <quern/kernels/avx2/float_dense.hpp>
 #include <quern/kernels/avx2/float_driver.hpp>
-#include <quern/kernels/avx2/float_formats.hpp>
 #include <quern/kernels/avx2/float_unpack.hpp>
 #include <quern/kernels/avx2/ops.hpp>
 #include <quern/matrix_view.hpp>
@@ -76,7 +75,7 @@ void float_matmul(const Grid& w, std::size_t in, Rows<const float> x, Rows<float
 
 /// The AVX2 kernel for float activations; the order of its sums stands in avx2/float_driver.hpp.
 template <BlockFormat F, BlockOrder O>
-struct Matmul<float, F, O, isa::Avx2> {
+requires(avx2::is_dense<F> || avx2::HasInts<F>) struct Matmul<float, F, O, isa::Avx2> {
   using Input = MatrixView<const float>;
   using Weight = PackedView<F, O>;
 

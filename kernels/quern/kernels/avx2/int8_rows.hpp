@@ -12,6 +12,8 @@
 #include <quern/activation.hpp>
 #include <quern/block_format.hpp>
 #include <quern/kernels/avx2/codes.hpp>
+#include <quern/kernels/avx2/codes_iq.hpp>
+#include <quern/kernels/avx2/codes_k.hpp>
 #include <quern/kernels/avx2/ops.hpp>
 #include <quern/kernels/int8_parts.hpp>
 

@@ -132,8 +132,10 @@ QUERN_AVX2_INLINE void add_fold(Cell<R>& words, const std::byte* left, const std
     for (int r = 0; r < R; ++r) {
       const __m256i four = broadcast4(x.codes[r] + value + s);
       QUERN_UNROLL
-      for (int c = 0; c < 2; ++c)
+      for (int c = 0; c < 2; ++c) {
         words.sum[r][c] = _mm256_add_epi16(words.sum[r][c], _mm256_maddubs_epi16(w[c], four));
+        pin(words.sum[r][c]);
+      }
     }
   }
 }

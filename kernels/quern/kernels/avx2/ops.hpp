@@ -51,6 +51,12 @@ QUERN_AVX2_INLINE __m128 join4(__m256 a, __m256 b, __m256 c, __m256 d) noexcept 
   return _mm_add_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps(lanes, 1));
 }
 
+/// Ends an expression: integer sums must be added up in the order written, or the compiler computes
+/// all summands first and runs out of registers.
+QUERN_AVX2_INLINE void pin(__m256i& value) noexcept {
+  __asm__("" : "+x"(value));
+}
+
 /// Four bytes at any address, in every 32-bit lane.
 QUERN_AVX2_INLINE __m256i broadcast4(const void* at) noexcept {
   std::int32_t value;
