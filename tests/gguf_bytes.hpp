@@ -19,6 +19,7 @@
 
 #include <quern/gguf/file.hpp>
 
+#include "support/counting_new.hpp"
 #include "support/guarded.hpp"
 
 #if defined(__has_feature)
@@ -31,7 +32,8 @@
 #endif
 
 /// @file
-/// GGUF files built byte by byte, apart from quern's writer, and opened through every source.
+/// GGUF files built byte by byte, apart from quern's writer, and opened through every source, with
+/// the memory that opening takes counted. Include it in one file of an executable only.
 
 namespace gguf_test {
 
@@ -163,10 +165,31 @@ private:
 
 using Open = std::function<File()>;
 
+/// What opening may take beside the size of the file: the index object, vectors of a few entries,
+/// a path, an error message.
+constexpr std::size_t memory_constant = 8192;
+
+/// `open`, which must take no more memory than `most` bytes and the constant.
+[[nodiscard]] inline Open within_memory(std::size_t most, Open open) {
+  return [most, open = std::move(open)] {
+    struct Check {
+      std::size_t most;
+      support::PeakMemory memory = {};
+      ~Check() { EXPECT_LE(memory.bytes(), most + memory_constant); }
+    } const check{most};
+    return open();
+  };
+}
+
 /// Opens `bytes` through every source, and also inside a larger one, and calls `check(open)` for
 /// each; `open()` opens the file anew.
 inline void through_all_sources(std::span<const std::byte> bytes, const Options& options,
-                                const std::function<void(const Open&)>& check) {
+                                const std::function<void(const Open&)>& use) {
+  const auto check = [&](Open open) { use(within_memory(bytes.size(), std::move(open))); };
+  // A copying source takes as much for the copy.
+  const auto check_copying = [&](Open open) {
+    use(within_memory(2 * bytes.size(), std::move(open)));
+  };
   {
     SCOPED_TRACE("span before an unreadable page");
     const support::Guarded<std::byte> guarded(bytes);
@@ -181,11 +204,12 @@ inline void through_all_sources(std::span<const std::byte> bytes, const Options&
   }
   {
     SCOPED_TRACE("callback with reads of 1 byte");
-    check([&] { return File::from_callback(bytes.size(), reader_of(bytes, 1), options); });
+    check_copying([&] { return File::from_callback(bytes.size(), reader_of(bytes, 1), options); });
   }
   {
     SCOPED_TRACE("callback with reads of 4096 bytes, at offset 7");
-    check([&] { return File::from_callback(larger.size(), reader_of(larger, 4096), inside); });
+    check_copying(
+        [&] { return File::from_callback(larger.size(), reader_of(larger, 4096), inside); });
   }
   const TemporaryFile file(bytes);
   {
@@ -194,7 +218,7 @@ inline void through_all_sources(std::span<const std::byte> bytes, const Options&
   }
   {
     SCOPED_TRACE("copied file");
-    check([&] { return File::read(file.path(), options); });
+    check_copying([&] { return File::read(file.path(), options); });
   }
   file.write(larger);
   {
@@ -203,7 +227,7 @@ inline void through_all_sources(std::span<const std::byte> bytes, const Options&
   }
   {
     SCOPED_TRACE("copied file, at offset 7");
-    check([&] { return File::read(file.path(), inside); });
+    check_copying([&] { return File::read(file.path(), inside); });
   }
 }
 

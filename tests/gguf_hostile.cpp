@@ -20,98 +20,19 @@
 // Files that were cut, altered, or made to exhaust memory. Memory is counted by an operator new of
 // this executable.
 
-namespace memory {
-
-// Each allocation is preceded by its size; the alignment of the payload is kept.
-constexpr std::size_t least_head = 64;
-
-std::size_t live = 0;
-std::size_t peak = 0;
-std::size_t largest = 0;
-long left = -1; // allocations that still succeed; below zero: all
-
-void* allocate(std::size_t bytes, std::size_t alignment) {
-  if (left >= 0 && left-- == 0) {
-    left = 0;
-    throw std::bad_alloc();
-  }
-  const std::size_t head = std::max(alignment, least_head);
-  if (bytes > std::numeric_limits<std::size_t>::max() / 4) throw std::bad_alloc();
-  void* const start = std::aligned_alloc(head, head + (bytes + head - 1) / head * head);
-  if (start == nullptr) throw std::bad_alloc();
-  auto* const payload = static_cast<std::byte*>(start) + head;
-  reinterpret_cast<std::size_t*>(payload)[-1] = bytes;
-  reinterpret_cast<std::size_t*>(payload)[-2] = head;
-  live += bytes;
-  peak = std::max(peak, live);
-  largest = std::max(largest, bytes);
-  return payload;
-}
-
-void release(void* at) noexcept {
-  if (at == nullptr) return;
-  auto* const payload = static_cast<std::byte*>(at);
-  live -= reinterpret_cast<std::size_t*>(payload)[-1];
-  std::free(payload - reinterpret_cast<std::size_t*>(payload)[-2]);
-}
-
-/// Runs `call` and returns how many bytes were live at most beyond those before it.
-template <class Call>
-std::size_t peak_of(Call&& call) {
-  const std::size_t before = live;
-  peak = live;
-  largest = 0;
-  call();
-  EXPECT_EQ(live, before) << "something was leaked";
-  return peak - before;
-}
-
-} // namespace memory
-
-void* operator new(std::size_t bytes) {
-  return memory::allocate(bytes, 1);
-}
-void* operator new[](std::size_t bytes) {
-  return memory::allocate(bytes, 1);
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return memory::allocate(bytes, static_cast<std::size_t>(alignment));
-}
-void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-  return memory::allocate(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* at) noexcept {
-  memory::release(at);
-}
-void operator delete[](void* at) noexcept {
-  memory::release(at);
-}
-void operator delete(void* at, std::size_t) noexcept {
-  memory::release(at);
-}
-void operator delete[](void* at, std::size_t) noexcept {
-  memory::release(at);
-}
-void operator delete(void* at, std::align_val_t) noexcept {
-  memory::release(at);
-}
-void operator delete[](void* at, std::align_val_t) noexcept {
-  memory::release(at);
-}
-void operator delete(void* at, std::size_t, std::align_val_t) noexcept {
-  memory::release(at);
-}
-void operator delete[](void* at, std::size_t, std::align_val_t) noexcept {
-  memory::release(at);
-}
-
 namespace {
 
 using namespace gguf_test;
 
-/// What opening may take beside the size of the file: the index object, vectors of a few entries,
-/// an error message.
-constexpr std::size_t constant = 8192;
+/// Runs `call` and returns how many bytes were allocated at most beyond those before it.
+template <class Call>
+std::size_t peak_of(Call&& call) {
+  const support::PeakMemory memory;
+  call();
+  const std::size_t peak = memory.bytes();
+  EXPECT_TRUE(memory.nothing_left()) << "something was leaked";
+  return peak;
+}
 
 /// Uses everything that an open file offers.
 void walk(const File& open) {
@@ -160,8 +81,8 @@ void survive(std::span<const std::byte> bytes) {
     const Open from_callback = [&] {
       return File::from_callback(bytes.size(), reader_of(bytes, 5), options);
     };
-    EXPECT_LE(memory::peak_of(attempt(from_bytes)), bytes.size() + constant);
-    EXPECT_LE(memory::peak_of(attempt(from_callback)), 2 * bytes.size() + constant);
+    EXPECT_LE(peak_of(attempt(from_bytes)), bytes.size() + memory_constant);
+    EXPECT_LE(peak_of(attempt(from_callback)), 2 * bytes.size() + memory_constant);
     try {
       walk(from_bytes());
     } catch (const quern::gguf::Error&) {
@@ -273,10 +194,10 @@ TEST(GgufHostile, H67_DeclaredSizesAllocateNothing) {
         Bytes::header(1, 0).tensor("w", {1}, 0, count & ~std::uint64_t{31}).pad().repeat(64));
   }
   for (const Bytes& file : files) {
-    const std::size_t used = memory::peak_of([&] {
+    const std::size_t used = peak_of([&] {
       EXPECT_THROW(static_cast<void>(File::from_bytes(file.data())), quern::gguf::Error);
     });
-    EXPECT_LE(used, constant);
+    EXPECT_LE(used, memory_constant);
   }
 }
 
@@ -285,10 +206,10 @@ TEST(GgufHostile, AFalseCountInALargeFileAllocatesNothing) {
   const std::size_t size = std::size_t{16} << 20;
   for (const Bytes& file :
        {Bytes::header(size / 25, 0).repeat(size), Bytes::header(0, size / 15).repeat(size)}) {
-    const std::size_t used = memory::peak_of([&] {
+    const std::size_t used = peak_of([&] {
       EXPECT_THROW(static_cast<void>(File::from_bytes(file.data())), quern::gguf::Error);
     });
-    EXPECT_LE(used, constant);
+    EXPECT_LE(used, memory_constant);
   }
 }
 
@@ -306,8 +227,8 @@ TEST(GgufHostile, ManySmallEntriesTakeLessMemoryThanTheirFile) {
     tensors.tensor(name(i), {}, 24, i);
   tensors.repeat(count);
   for (const Bytes& file : {keys, tensors}) {
-    const std::size_t used = memory::peak_of([&] { walk(File::from_bytes(file.data())); });
-    EXPECT_LE(used, file.size() + constant);
+    const std::size_t used = peak_of([&] { walk(File::from_bytes(file.data())); });
+    EXPECT_LE(used, file.size() + memory_constant);
   }
 }
 
@@ -323,11 +244,10 @@ TEST(GgufHostile, AFailedAllocationLeaksNothing) {
   for (const Open& open : opens) {
     bool opened = false;
     for (long nth = 0; !opened && nth < 1000; ++nth) {
-      const std::size_t before = memory::live;
-      memory::left = nth;
+      const support::PeakMemory memory;
       try {
+        const support::FailingAllocation failing(nth);
         const File complete = open();
-        memory::left = -1;
         opened = true;
       } catch (const std::bad_alloc&) {
       } catch (const quern::Error& error) {
@@ -336,8 +256,7 @@ TEST(GgufHostile, AFailedAllocationLeaksNothing) {
                     error.code() == ErrorCode::file_open)
             << error.what();
       }
-      memory::left = -1;
-      EXPECT_EQ(memory::live, before);
+      EXPECT_TRUE(memory.nothing_left());
     }
     EXPECT_TRUE(opened);
   }

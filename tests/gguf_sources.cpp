@@ -20,6 +20,10 @@
 #include "gguf_bytes.hpp"
 #include "support/errors.hpp"
 
+#if defined(__linux__)
+#include <sys/resource.h>
+#endif
+
 // Where the bytes come from. Names carry the numbers of the table in docs/gguf.md.
 
 namespace {
@@ -325,6 +329,45 @@ TEST(GgufSources, OpeningAMappedFileLeavesItsDataOnDisk) {
     sum += std::to_integer<int>(b);
   EXPECT_EQ(sum, 7 * (64 << 20));
   EXPECT_GE(resident_bytes(file.path()), std::size_t{32} << 20);
+}
+
+/// Page faults of this process so far.
+long page_faults() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt + usage.ru_majflt;
+}
+
+TEST(GgufSources, OpeningAnIndexOf300TensorsTakesNoPageFaultForTheirData) {
+#if defined(GGUF_TEST_SANITIZED)
+  GTEST_SKIP() << "the sanitizer's own memory would be counted";
+#endif
+  constexpr std::uint64_t count = 300, rows = 1024, in = 4096, step = rows * in / 256 * 144;
+  Bytes index = Bytes::header(count, 1).key("general.architecture", 8).string("llama");
+  for (std::uint64_t i = 0; i < count; ++i)
+    index.tensor("blk." + std::to_string(i) + ".attn_output.weight", {in, rows}, 12, i * step);
+  index.pad();
+  const TemporaryFile file(index);
+  std::filesystem::resize_file(file.path(), index.size() + count * step); // sparse
+  static_cast<void>(File::map(file.path()));                              // whatever is set up once
+  const long before = page_faults();
+  const File open = File::map(file.path());
+  const long opening = page_faults() - before;
+  std::size_t bytes = 0;
+  for (const auto& tensor : open.tensors())
+    bytes += open.weight<quern::Q4_K>(tensor.name).bytes();
+  const long walking = page_faults() - before - opening;
+  EXPECT_EQ(bytes, count * step);
+  EXPECT_LE(opening, static_cast<long>(index.size() / 4096) + 10);
+  EXPECT_LE(walking, 2);
+  // Reading one byte of each tensor would have been seen.
+  const long before_reading = page_faults();
+  unsigned sum = 0;
+  for (const auto& tensor : open.tensors())
+    sum += std::to_integer<unsigned>(open.bytes(tensor).back());
+  EXPECT_EQ(sum, 0u);
+  EXPECT_GE(page_faults() - before_reading, static_cast<long>(count) - 5);
+  RecordProperty("opening", std::to_string(opening));
 }
 
 TEST(GgufSources, TensorsBeyondFourGibibytes) {

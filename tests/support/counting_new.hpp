@@ -5,15 +5,37 @@
 #include <cstdlib>
 #include <new>
 
+#if defined(__APPLE__)
+#include <malloc/malloc.h>
+#else
+#include <malloc.h>
+#endif
+
 /// @file
-/// Replaces the global operator new, to count allocations and to make one of them fail. Include it
-/// in one file of an executable only.
+/// Replaces the global operator new, to count allocations and their bytes and to make one of them
+/// fail. Include it in one file of an executable only.
 
 namespace support {
 
 inline std::atomic<std::size_t> allocations{0};
 /// Allocations that still succeed; below zero: all of them.
 inline std::atomic<long> allocations_left{-1};
+
+/// Bytes that are allocated now, and the most that there were since peak_bytes was last set.
+inline std::atomic<std::size_t> live_bytes{0};
+inline std::atomic<std::size_t> peak_bytes{0};
+
+/// From its start on, how many bytes were allocated at most beyond those of the start.
+class PeakMemory {
+public:
+  PeakMemory() : start_(live_bytes) { peak_bytes = start_; }
+  [[nodiscard]] std::size_t bytes() const { return peak_bytes - start_; }
+  /// True when as much is allocated as at the start.
+  [[nodiscard]] bool nothing_left() const { return live_bytes == start_; }
+
+private:
+  std::size_t start_;
+};
 
 /// Runs `call` and returns how often it allocated.
 template <class Call>
@@ -33,6 +55,17 @@ public:
 };
 
 namespace detail {
+inline std::size_t usable_bytes(void* data) noexcept {
+#if defined(__APPLE__)
+  return malloc_size(data);
+#else
+  return malloc_usable_size(data);
+#endif
+}
+inline void release(void* data) noexcept {
+  if (data != nullptr) live_bytes -= usable_bytes(data);
+  std::free(data);
+}
 inline void* allocate(std::size_t bytes, std::size_t alignment) {
   ++allocations;
   if (allocations_left >= 0 && allocations_left-- == 0) {
@@ -43,6 +76,10 @@ inline void* allocate(std::size_t bytes, std::size_t alignment) {
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* data = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
   if (data == nullptr) throw std::bad_alloc();
+  const std::size_t live = live_bytes += usable_bytes(data);
+  std::size_t peak = peak_bytes;
+  while (peak < live && !peak_bytes.compare_exchange_weak(peak, live)) {
+  }
   return data;
 }
 } // namespace detail
@@ -69,26 +106,26 @@ SUPPORT_OUT_OF_LINE void* operator new[](std::size_t bytes, std::align_val_t ali
   return support::detail::allocate(bytes, static_cast<std::size_t>(alignment));
 }
 SUPPORT_OUT_OF_LINE void operator delete(void* data) noexcept {
-  std::free(data);
+  support::detail::release(data);
 }
 SUPPORT_OUT_OF_LINE void operator delete(void* data, std::size_t) noexcept {
-  std::free(data);
+  support::detail::release(data);
 }
 SUPPORT_OUT_OF_LINE void operator delete(void* data, std::align_val_t) noexcept {
-  std::free(data);
+  support::detail::release(data);
 }
 SUPPORT_OUT_OF_LINE void operator delete(void* data, std::size_t, std::align_val_t) noexcept {
-  std::free(data);
+  support::detail::release(data);
 }
 SUPPORT_OUT_OF_LINE void operator delete[](void* data) noexcept {
-  std::free(data);
+  support::detail::release(data);
 }
 SUPPORT_OUT_OF_LINE void operator delete[](void* data, std::size_t) noexcept {
-  std::free(data);
+  support::detail::release(data);
 }
 SUPPORT_OUT_OF_LINE void operator delete[](void* data, std::align_val_t) noexcept {
-  std::free(data);
+  support::detail::release(data);
 }
 SUPPORT_OUT_OF_LINE void operator delete[](void* data, std::size_t, std::align_val_t) noexcept {
-  std::free(data);
+  support::detail::release(data);
 }
