@@ -30,6 +30,28 @@ struct KernelKey {
   friend constexpr bool operator==(const KernelKey&, const KernelKey&) noexcept = default;
 };
 
+/// y = x * W^T, as the operation of a key.
+struct MatmulOperation {
+  static constexpr std::string_view name = "matmul";
+};
+
+/// The name of a type of activations: "float", or what the type says.
+template <class Activation>
+[[nodiscard]] constexpr std::string_view activation_name() noexcept {
+  if constexpr (std::same_as<Activation, float>)
+    return "float";
+  else
+    return Activation::name;
+}
+
+/// The identity of a kernel as a type; `value` is the same as a value. Two kernels differ in one of
+/// the five, and then both their types and their values do.
+template <class Operation, class Activation, BlockFormat F, BlockOrder O, Isa I>
+struct KernelKeyOf {
+  static constexpr KernelKey value{Operation::name, activation_name<Activation>(), F::name, O::name,
+                                   I::name};
+};
+
 /// "matmul<float, Q4_K, RowMajor, Scalar>".
 [[nodiscard]] inline std::string to_string(const KernelKey& key) {
   std::string text(key.operation);

@@ -46,6 +46,11 @@ public:
     return found == keys_.end() ? nullptr : &*found;
   }
 
+  /// True when the kernel is one of them.
+  [[nodiscard]] bool contains(const KernelKey& key) const noexcept {
+    return std::ranges::find(keys_, key) != keys_.end();
+  }
+
 private:
   [[nodiscard]] static std::span<const KernelKey> all() {
     static const auto keys = []<class... K>(boost::mp11::mp_list<K...>) {

@@ -36,10 +36,13 @@ inline constexpr bool has_kernel = detail::CompleteKernel<Activation, F, O, I>;
 using Activations = boost::mp11::mp_list<float, Int8Blocks<32>, Int8Blocks<256>>;
 
 namespace detail {
+template <class A, class F, class O, class I>
+using MatmulKey = KernelKeyOf<MatmulOperation, A, F, O, I>;
+
 template <class Key>
 struct KernelOf;
 template <class A, class F, class O, class I>
-struct KernelOf<boost::mp11::mp_list<A, F, O, I>> {
+struct KernelOf<MatmulKey<A, F, O, I>> {
   using type = kernels::Matmul<A, F, O, I>;
 };
 template <class Key>
@@ -48,18 +51,22 @@ using KernelOfT = typename KernelOf<Key>::type;
 template <class Key>
 struct IsCompiled;
 template <class A, class F, class O, class I>
-struct IsCompiled<boost::mp11::mp_list<A, F, O, I>> : std::bool_constant<has_kernel<A, F, O, I>> {};
+struct IsCompiled<MatmulKey<A, F, O, I>> : std::bool_constant<has_kernel<A, F, O, I>> {};
 
-using AllKeys = boost::mp11::mp_product<boost::mp11::mp_list, Activations, Formats, Orders, Isas>;
+using AllKeys = boost::mp11::mp_product<MatmulKey, Activations, Formats, Orders, Isas>;
 
 template <class K>
 using IsKernel = std::bool_constant<Kernel<K>>;
+
+template <class Key>
+using SaysItsKey = std::bool_constant<KernelOfT<Key>::key == Key::value>;
 } // namespace detail
 
+/// The keys of all kernels of this build, as types.
+using KernelKeys = boost::mp11::mp_filter<detail::IsCompiled, detail::AllKeys>;
+
 /// Every kernel of this build.
-using Kernels =
-    boost::mp11::mp_transform<detail::KernelOfT,
-                              boost::mp11::mp_filter<detail::IsCompiled, detail::AllKeys>>;
+using Kernels = boost::mp11::mp_transform<detail::KernelOfT, KernelKeys>;
 
 namespace detail {
 template <class F>
@@ -70,6 +77,8 @@ using ServesEveryOrder = std::bool_constant<has_kernel<float, F, RowMajor, isa::
 static_assert(boost::mp11::mp_all_of<Kernels, detail::IsKernel>::value,
               "quern::Kernels: an entry that does not satisfy the Kernel concept");
 static_assert(boost::mp11::mp_is_set<Kernels>::value, "quern::Kernels: a kernel twice");
+static_assert(boost::mp11::mp_all_of<KernelKeys, detail::SaysItsKey>::value,
+              "quern::Kernels: a kernel whose key is not that of its type");
 static_assert(boost::mp11::mp_all_of<Formats, detail::ServesEveryOrder>::value,
               "quern::Kernels: every format needs a portable float kernel in both orders");
 

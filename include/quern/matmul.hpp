@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include <boost/mp11/algorithm.hpp>
@@ -36,24 +37,24 @@ struct MatmulOptions {
   ExecutorRef executor = {};
   /// The best instruction set to use.
   IsaLimit max_isa = {};
+  /// The name of the weight, for the event.
+  std::string_view weight = {};
 };
 
 namespace detail {
 
-template <BlockFormat F, BlockOrder O>
-void check_product(std::size_t rows, std::size_t cols, const PackedView<F, O>& w,
-                   const MatrixView<float>& y) {
-  if (cols != w.in())
+inline void check_product(std::size_t rows, std::size_t cols, OutIn w, const MatrixView<float>& y) {
+  if (cols != w.in)
     throw Error(ErrorCode::size_mismatch, "quern::matmul_weight_transposed: x has rows of " +
                                               std::to_string(cols) + " values, the weight " +
-                                              to_string(w.shape()) + " needs " +
-                                              std::to_string(w.in()) + "; x is [m, in]");
-  if (y.cols() != w.out() || y.rows() != rows)
+                                              to_string(w) + " needs " +
+                                              std::to_string(w.in.value()) + "; x is [m, in]");
+  if (y.cols() != w.out.value() || y.rows() != rows)
     throw Error(ErrorCode::size_mismatch,
                 "quern::matmul_weight_transposed: y is " + std::to_string(y.rows()) + " x " +
                     std::to_string(y.cols()) + ", the product of " + std::to_string(rows) +
-                    " rows with the weight " + to_string(w.shape()) + " is " +
-                    std::to_string(rows) + " x " + std::to_string(w.out()));
+                    " rows with the weight " + to_string(w) + " is " + std::to_string(rows) +
+                    " x " + std::to_string(w.out.value()));
 }
 
 /// The rows of a gap-free x or y over `size` values: `size / extent`, which must be exact.
@@ -112,7 +113,7 @@ void run_pieces(const typename K::Input& x, const typename K::Weight& w, MatrixV
   if (!options.trace->enabled()) return;
   static const std::string name = to_string(K::key);
   options.trace->emit(KernelRun{name, w.bytes() + x_bytes, y.rows() * y.cols() * sizeof(float),
-                                std::chrono::steady_clock::now() - start});
+                                std::chrono::steady_clock::now() - start, options.weight});
 }
 
 } // namespace detail
@@ -157,7 +158,7 @@ inline namespace QUERN_BUILD_TAG {
 template <BlockFormat F, BlockOrder O>
 void matmul_weight_transposed(MatrixView<const float> x, PackedView<F, O> w, MatrixView<float> y,
                               const MatmulOptions& options = {}) {
-  detail::check_product(x.rows(), x.cols(), w, y);
+  detail::check_product(x.rows(), x.cols(), w.shape(), y);
   with_best_kernel<float, F, O>(options.max_isa, [&](auto tag) {
     detail::run_pieces<typename decltype(tag)::type>(x, w, y, x.rows() * x.cols() * sizeof(float),
                                                      options);
@@ -187,7 +188,7 @@ requires(Width == int8_width<F>) void matmul_weight_transposed(const Int8Blocks<
                                                                PackedView<F, O> w,
                                                                MatrixView<float> y,
                                                                const MatmulOptions& options = {}) {
-  detail::check_product(x.rows(), x.cols(), w, y);
+  detail::check_product(x.rows(), x.cols(), w.shape(), y);
   with_best_kernel<Int8Blocks<Width>, F, O>(options.max_isa, [&](auto tag) {
     detail::run_pieces<typename decltype(tag)::type>(x, w, y, x.bytes(), options);
   });
