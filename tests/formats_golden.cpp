@@ -1,7 +1,9 @@
 // Every format against blocks made by the reference implementation: decoded bit for bit, encoded
 // with no more error than the reference (and, where its rule is closed, to the same bytes).
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +24,7 @@
 #include <quern/formats.hpp>
 
 #include "support/crc32.hpp"
+#include "support/golden_vectors.hpp"
 #include "support/typed.hpp"
 
 namespace {
@@ -111,7 +114,26 @@ TYPED_TEST(FormatGolden, DecodesPinnedBlock) {
     EXPECT_EQ(support::crc32(std::as_bytes(std::span{values})), p.crc);
     return;
   }
-  GTEST_SKIP() << "no pinned checksum for " << F::name << "; the golden set covers it";
+  GTEST_SKIP() << "no pinned checksum for " << F::name << "; golden_blocks covers it";
+}
+
+TYPED_TEST(FormatGolden, DecodesItsOwnGoldenBlocks) {
+  using F = TypeParam;
+  std::size_t seen = 0;
+  for (const support::GoldenBlocks& golden : support::golden_blocks) {
+    if (golden.format != F::name) continue;
+    ++seen;
+    const auto bytes = support::bytes_of_hex(golden.bytes);
+    ASSERT_EQ(bytes.size() % F::bytes_per_block, 0u);
+    std::vector<float> values;
+    for (std::size_t at = 0; at < bytes.size(); at += F::bytes_per_block)
+      std::ranges::copy(F::decode(BlockOf<F>{bytes.data() + at, F::bytes_per_block}),
+                        std::back_inserter(values));
+    for (std::size_t i = 0; i < golden.first_floats.size(); ++i)
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(values[i]), golden.first_floats[i]) << "value " << i;
+    EXPECT_EQ(support::crc32(std::as_bytes(std::span{values})), golden.floats_crc);
+  }
+  EXPECT_GT(seen, 0u) << "no golden block of " << F::name;
 }
 
 TYPED_TEST(FormatGolden, DecodesEveryGoldenBlockToItsBits) {
@@ -141,6 +163,40 @@ constexpr bool closed_rule =
     std::same_as<F, Q4_0> || std::same_as<F, Q4_1> || std::same_as<F, Q5_0> ||
     std::same_as<F, Q5_1> || std::same_as<F, Q8_0> || std::same_as<F, TQ1_0> ||
     std::same_as<F, TQ2_0> || F::block_size == 1;
+
+TYPED_TEST(FormatGolden, EncodesItsOwnGoldenValues) {
+  using F = TypeParam;
+  if constexpr (F::block_size == 1) {
+    GTEST_SKIP() << F::name << " rounds single values";
+  } else {
+    std::size_t seen = 0;
+    for (const support::GoldenEncoding& golden : support::golden_encodings) {
+      if (golden.format != F::name) continue;
+      ++seen;
+      const auto raw = support::bytes_of_hex(golden.values);
+      std::vector<float> values(raw.size() / sizeof(float));
+      std::memcpy(values.data(), raw.data(), raw.size());
+      ASSERT_EQ(values.size() % F::block_size, 0u);
+      std::vector<std::byte> blocks;
+      double error = 0;
+      for (std::size_t at = 0; at < values.size(); at += F::block_size) {
+        const auto encoded = F::encode(ValuesOf<F>{values.data() + at, F::block_size});
+        ASSERT_TRUE(encoded.ok());
+        std::ranges::copy(encoded.bytes(), std::back_inserter(blocks));
+        const auto decoded = F::decode(BlockOf<F>{encoded.bytes()});
+        for (std::size_t i = 0; i < F::block_size; ++i)
+          error +=
+              std::pow(static_cast<double>(decoded[i]) - static_cast<double>(values[at + i]), 2);
+      }
+      // The last digits of the sum are those of another order of summation.
+      EXPECT_LE(error, golden.squared_error * (1 + 1e-12));
+      if constexpr (closed_rule<F>) {
+        EXPECT_EQ(support::crc32(blocks), golden.blocks_crc);
+      }
+    }
+    EXPECT_EQ(seen, 1u) << "no golden encoding of " << F::name;
+  }
+}
 
 TYPED_TEST(FormatGolden, EncodesWithAtMostTheReferenceError) {
   using F = TypeParam;
