@@ -619,15 +619,15 @@ TEST(StridedViewTest, RefusesSpansThatDoNotReach) {
   (void)view(0, 1000, 1000, 1000);
   (void)view(1000, 0, 1000, 1000);
   const std::size_t huge = static_cast<std::size_t>(-1) / 2;
-  for (const auto& [r, c, down, along] : {std::array<std::size_t, 4>{2, 6, 5, 1},
-                                          {3, 5, 5, 1},
-                                          {11, 1, 1, 1},
-                                          {1, 2, 0, 10},
-                                          {huge, 2, huge, 1},
-                                          {2, huge, 1, huge},
-                                          {3, 3, huge, huge}})
+  for (const auto& e : {std::array<std::size_t, 4>{2, 6, 5, 1},
+                        {3, 5, 5, 1},
+                        {11, 1, 1, 1},
+                        {1, 2, 0, 10},
+                        {huge, 2, huge, 1},
+                        {2, huge, 1, huge},
+                        {3, 3, huge, huge}})
     EXPECT_TRUE(support::contains(
-        support::error_of(ErrorCode::size_mismatch, [&] { (void)view(r, c, down, along); }),
+        support::error_of(ErrorCode::size_mismatch, [&] { (void)view(e[0], e[1], e[2], e[3]); }),
         "do not fit a span of 10"));
 }
 
