@@ -518,6 +518,8 @@ TEST(PlanModel, ReadsTheHeaderAlone) {
   // From here on, touching a byte of the payload ends the test.
   memory.hide_all_pages();
   memory.show(0, static_cast<std::size_t>(file.data_position()));
+  const auto narrow_bytes = file_of<Q4_0>();
+  const auto narrow = gguf::File::from_bytes(narrow_bytes);
   FormPolicy strict;
   strict.strict = true;
   strict.kernels = KernelSet({});
@@ -525,8 +527,20 @@ TEST(PlanModel, ReadsTheHeaderAlone) {
   auto plan = plan_model(file, 1, with_form({dequantize<float>, WeightOrder::kernel}));
   EXPECT_EQ(plan.bytes(), 2u * 4 * 1024 * 128);
   EXPECT_FALSE(plan.fit_to_budget());
-  // A form that keeps the bytes does not read them either.
   ModelScope scope;
+  // Loading can be strict too: with a plan that gave something up, or a form that can't be had.
+  LoadOptions options;
+  options.strict = true;
+  EXPECT_TRUE(contains(
+      error_of(ErrorCode::refused, [&] { (void)load_model(plan, scope, no_trace, options); }),
+      "2 tensors would not be as asked: \"a\" (Q4_0): kept as stored"));
+  const WeightForm wide{requantize<Q2_K>};
+  const std::string refusal = error_of(
+      ErrorCode::refused, [&] { (void)load(narrow, "w", wide, scope, no_trace, options); });
+  EXPECT_TRUE(contains(refusal, "remainder 96"));
+  EXPECT_EQ(scope.live_bytes(), 0u);
+  EXPECT_EQ(load(narrow, "w", wide, scope).plan().downgrades.size(), 1u) << "else it is a report";
+  // A form that keeps the bytes does not read them either.
   EXPECT_EQ(load(file, "b", {}, scope).bytes().size(), 4096u * 18);
   EXPECT_EQ((load<Q4_0, RowMajor>(file, "a", scope).data()), file.bytes("a").data());
 }

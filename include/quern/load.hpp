@@ -58,6 +58,7 @@ template <class Finish>
     throw Error(ErrorCode::scope_kind,
                 "quern::load: a " + std::string(scope.kind()) +
                     " scope frees its memory at every step; load into a ModelScope");
+  if (options.strict) refuse_downgrades("quern::load", planned);
   const Phase phase(trace, "load");
   LoadMemory memory(scope);
   PieceLoader loader(options);
@@ -83,7 +84,7 @@ template <class Finish>
 /// "dequantize" or "requantize", or both at once.
 ///
 /// Throws Error(scope_kind) when the scope does not hold weights, Error(unknown_type) for a tensor
-/// that can't be loaded, std::bad_alloc, what encoding throws (with tensor, row and column) and
+/// that can't be loaded, Error(refused) for a downgrade with `options.strict`, std::bad_alloc, what encoding throws (with tensor, row and column) and
 /// what `options.progress` throws. Then the scope has given back what the call took.
 [[nodiscard]] inline LoadedTensor load(const PlannedTensor& plan, Scope& scope,
                                        Trace& trace = no_trace, const LoadOptions& options = {}) {
@@ -121,7 +122,8 @@ template <BlockFormat F, BlockOrder O>
 }
 
 /// Loads all tensors of a plan. Emits a phase "load" and the events of the tensors in plan order.
-/// The files must still be open. Throws as load() does; skipped tensors are no error here.
+/// The files must still be open. Throws as load() does; skipped tensors are no error here unless
+/// `options.strict` says so.
 [[nodiscard]] inline LoadedModel load_model(const ModelPlan& plan, Scope& scope,
                                             Trace& trace = no_trace,
                                             const LoadOptions& options = {}) {

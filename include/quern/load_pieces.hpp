@@ -35,6 +35,9 @@ struct LoadOptions {
   std::function<void(std::size_t done, std::size_t total)> progress = {};
   /// The size of a piece, at least one row. Each thread needs that much memory besides.
   std::size_t piece_bytes = std::size_t{1} << 20;
+  /// Refuse, before anything is read or allocated, to load what is not as asked for: a tensor that
+  /// has a downgrade.
+  bool strict = false;
 };
 
 namespace detail {
