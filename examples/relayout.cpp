@@ -1,6 +1,7 @@
 // Reads a GGUF file, and for each packed matrix of it: relayouts the blocks, multiplies in both
-// block orders, and compares both products with Eigen. Without an argument it first writes a small
-// model of its own.
+// block orders, and compares both products with Eigen. Without a file it first writes a small model
+// of its own. With --trace it also prints the effective bandwidth of each kernel, and writes what
+// happened as a file for ui.perfetto.dev or chrome://tracing.
 
 #include <algorithm>
 #include <chrono>
@@ -10,9 +11,11 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +24,8 @@
 #include <quern/gguf/file.hpp>
 #include <quern/gguf/writer.hpp>
 #include <quern/quern.hpp>
+#include <quern/trace_json.hpp>
+#include <quern/trace_sinks.hpp>
 
 namespace {
 
@@ -77,7 +82,9 @@ double relative_error(const std::vector<float>& y, const quern::RowMajorMatrix<d
 }
 
 template <quern::BlockFormat F>
-Result examine(quern::PackedView<F, quern::RowMajor> weight) {
+Result examine(quern::PackedView<F, quern::RowMajor> weight, std::string_view name,
+               quern::Trace& trace) {
+  const quern::Phase phase(trace, name);
   const auto x = random_values(activation_rows * weight.in(), 1.0f, 1);
   const Eigen::Map<const quern::RowMajorMatrix<float>> activations(
       x.data(), static_cast<Eigen::Index>(activation_rows), static_cast<Eigen::Index>(weight.in()));
@@ -88,21 +95,23 @@ Result examine(quern::PackedView<F, quern::RowMajor> weight) {
   result.blocks_per_row = weight.blocks_per_row();
   result.bytes = weight.bytes();
 
-  RelayoutBytes trace;
-  quern::ModelScope scope;
+  RelayoutBytes relayout_bytes;
+  quern::CompositeTrace both{&relayout_bytes, &trace};
+  quern::ModelScope scope(trace);
   // The first run also takes fresh pages from the system; the second shows the copy itself.
   (void)quern::prepack<quern::InputBlockMajor>(weight, scope);
   const auto start = std::chrono::steady_clock::now();
-  const auto packed = quern::prepack<quern::InputBlockMajor>(weight, scope, trace);
+  const auto packed = quern::prepack<quern::InputBlockMajor>(weight, scope, both);
   result.relayout_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  result.relayout_bytes = trace.bytes();
+  result.relayout_bytes = relayout_bytes.bytes();
 
   std::vector<float> y(activation_rows * weight.out());
-  quern::matmul_weight_transposed(x, weight, y);
+  const quern::MatmulOptions options{.trace = &trace, .weight = name};
+  quern::matmul_weight_transposed(x, weight, y, options);
   result.row_major_error = relative_error(y, expected);
   std::fill(y.begin(), y.end(), 0.0f);
-  quern::matmul_weight_transposed(x, packed, y);
+  quern::matmul_weight_transposed(x, packed, y, options);
   result.block_major_error = relative_error(y, expected);
   return result;
 }
@@ -132,7 +141,15 @@ std::string write_small_model() {
   return path.string();
 }
 
-int run(const std::string& path) {
+void print_kernels(const quern::CountingTrace& counts) {
+  std::printf("\n%-52s %6s %14s %14s %10s\n", "kernel", "runs", "bytes read", "bytes written",
+              "GB/s");
+  for (const auto& [kernel, sum] : counts.kernels())
+    std::printf("%-52s %6zu %14zu %14zu %10.2f\n", kernel.c_str(), sum.runs, sum.bytes_read,
+                sum.bytes_written, sum.bytes_per_second() / 1e9);
+}
+
+int run(const std::string& path, quern::Trace& trace) {
   const auto file = quern::gguf::File::map(path);
   std::size_t name_width = 4;
   for (const auto& tensor : file.tensors())
@@ -157,7 +174,7 @@ int run(const std::string& path) {
         ++dense;
       } else {
         const auto weight = file.weight<F>(tensor.name);
-        const Result r = examine(weight);
+        const Result r = examine(weight, tensor.name, trace);
         ++matrices;
         worst = worse(worst, worse(r.row_major_error, r.block_major_error));
         std::printf(
@@ -185,15 +202,43 @@ int run(const std::string& path) {
   return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+// As run(), with all events kept.
+int run_traced(const std::string& path, const std::string& trace_path) {
+  std::ofstream out(trace_path, std::ios::binary); // before the work, since it may fail
+  if (!out) throw std::runtime_error("can't open " + trace_path + " to write the trace to");
+  quern::RingTrace ring;
+  quern::CountingTrace counts;
+  quern::CompositeTrace trace{&ring, &counts};
+  const int status = run(path, trace);
+  print_kernels(counts);
+  quern::write_trace_json(out, ring, "relayout");
+  std::printf("%zu events in %s, %zu dropped\n", ring.size(), trace_path.c_str(), ring.dropped());
+  return status;
+}
+
+int main_with(std::span<char* const> arguments) {
+  std::string path;
+  std::string trace_path;
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    const std::string_view argument = arguments[i];
+    if (argument == "--trace" && i + 1 < arguments.size() && trace_path.empty())
+      trace_path = arguments[++i];
+    else if (!argument.starts_with("--") && path.empty())
+      path = argument;
+    else {
+      std::fprintf(stderr, "usage: %s [--trace out.json] [model.gguf]\n", arguments[0]);
+      return EXIT_FAILURE;
+    }
+  }
+  if (path.empty()) path = write_small_model();
+  return trace_path.empty() ? run(path, quern::no_trace) : run_traced(path, trace_path);
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 2) {
-    std::fprintf(stderr, "usage: %s [model.gguf]\n", argv[0]);
-    return EXIT_FAILURE;
-  }
   try {
-    return run(argc == 2 ? argv[1] : write_small_model());
+    return main_with({argv, static_cast<std::size_t>(argc)});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return EXIT_FAILURE;
