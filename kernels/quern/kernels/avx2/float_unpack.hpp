@@ -74,7 +74,6 @@ struct Floats {
     sink.put(32 * J + 24, value<high>(head, _mm_unpackhi_epi64(second, second)));
   }
 
-private:
   QUERN_AVX2_INLINE static float half_at(const std::byte* at, std::size_t offset) noexcept {
     std::uint16_t bits;
     std::memcpy(&bits, at + offset, sizeof bits);
@@ -86,12 +85,6 @@ private:
     else
       return Parts::d(at, unit);
   }
-  QUERN_AVX2_INLINE static void times(__m256i words, __m256 d, float* to) noexcept {
-    const __m256i low = _mm256_cvtepi16_epi32(_mm256_castsi256_si128(words));
-    const __m256i high = _mm256_cvtepi16_epi32(_mm256_extracti128_si256(words, 1));
-    _mm256_store_ps(to, _mm256_mul_ps(_mm256_cvtepi32_ps(low), d));
-    _mm256_store_ps(to + 8, _mm256_mul_ps(_mm256_cvtepi32_ps(high), d));
-  }
   /// Codes as signed integers n.
   QUERN_AVX2_INLINE static __m256i integers(__m256i codes) noexcept {
     const __m256i zero = _mm256_set1_epi8(static_cast<char>(layout.zero));
@@ -99,6 +92,14 @@ private:
       return _mm256_sub_epi8(zero, codes);
     else
       return layout.zero == 0 ? codes : _mm256_sub_epi8(codes, zero);
+  }
+
+private:
+  QUERN_AVX2_INLINE static void times(__m256i words, __m256 d, float* to) noexcept {
+    const __m256i low = _mm256_cvtepi16_epi32(_mm256_castsi256_si128(words));
+    const __m256i high = _mm256_cvtepi16_epi32(_mm256_extracti128_si256(words, 1));
+    _mm256_store_ps(to, _mm256_mul_ps(_mm256_cvtepi32_ps(low), d));
+    _mm256_store_ps(to + 8, _mm256_mul_ps(_mm256_cvtepi32_ps(high), d));
   }
   template <int Scale>
   QUERN_AVX2_INLINE static __m256 value(const Head& head, __m128i eight) noexcept {
