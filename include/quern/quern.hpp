@@ -5,6 +5,7 @@
 /// Everything except Eigen (quern/eigen/reference.hpp) and GGUF files (quern/gguf/file.hpp).
 
 #include <quern/any_view.hpp>
+#include <quern/block_fault.hpp>
 #include <quern/block_format.hpp>
 #include <quern/decode.hpp>
 #include <quern/error.hpp>
@@ -24,4 +25,5 @@
 #include <quern/scope.hpp>
 #include <quern/shape.hpp>
 #include <quern/trace.hpp>
+#include <quern/validate.hpp>
 #include <quern/version.hpp>

@@ -7,9 +7,11 @@
 #include <span>
 #include <string_view>
 
+#include <quern/block_fault.hpp>
 #include <quern/block_format.hpp>
 #include <quern/detail/arithmetic.hpp>
 #include <quern/detail/bytes.hpp>
+#include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
 #include <quern/detail/half.hpp>
 
@@ -28,6 +30,12 @@ struct BF16 {
   [[nodiscard]] static constexpr std::array<float, block_size>
   decode(std::span<const std::byte, bytes_per_block> block) noexcept {
     return {detail::bf16_to_float(detail::load_le<std::uint16_t>(block.data()))};
+  }
+
+  /// What makes a block invalid.
+  [[nodiscard]] static constexpr BlockFault
+  check(std::span<const std::byte, bytes_per_block> block) noexcept {
+    return detail::check_magnitude(detail::load_le<std::uint16_t>(block.data()) & 0x7FFFu, 0x7F80u);
   }
 
   /// Encodes a finite value, rounded to nearest even. Fails for the few values above the largest

@@ -7,8 +7,10 @@
 #include <span>
 #include <string_view>
 
+#include <quern/block_fault.hpp>
 #include <quern/block_format.hpp>
 #include <quern/detail/bytes.hpp>
+#include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
 
 namespace quern {
@@ -25,6 +27,12 @@ struct F16 {
   [[nodiscard]] static constexpr std::array<float, block_size>
   decode(std::span<const std::byte, bytes_per_block> block) noexcept {
     return {detail::load_half(block.data())};
+  }
+
+  /// What makes a block invalid.
+  [[nodiscard]] static constexpr BlockFault
+  check(std::span<const std::byte, bytes_per_block> block) noexcept {
+    return detail::check_halves<0>(block.data());
   }
 
   /// Encodes a finite value, rounded to nearest even. Fails from 65520 on, which would be infinity.

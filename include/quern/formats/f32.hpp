@@ -8,8 +8,10 @@
 #include <span>
 #include <string_view>
 
+#include <quern/block_fault.hpp>
 #include <quern/block_format.hpp>
 #include <quern/detail/bytes.hpp>
+#include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
 
 namespace quern {
@@ -26,6 +28,13 @@ struct F32 {
   [[nodiscard]] static constexpr std::array<float, block_size>
   decode(std::span<const std::byte, bytes_per_block> block) noexcept {
     return {std::bit_cast<float>(detail::load_le<std::uint32_t>(block.data()))};
+  }
+
+  /// What makes a block invalid.
+  [[nodiscard]] static constexpr BlockFault
+  check(std::span<const std::byte, bytes_per_block> block) noexcept {
+    return detail::check_magnitude(detail::load_le<std::uint32_t>(block.data()) & 0x7FFFFFFFu,
+                                   0x7F800000u);
   }
 
   /// Encodes a finite value, bit for bit.

@@ -7,8 +7,10 @@
 #include <span>
 #include <string_view>
 
+#include <quern/block_fault.hpp>
 #include <quern/block_format.hpp>
 #include <quern/detail/bytes.hpp>
+#include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
 #include <quern/detail/half.hpp>
 #include <quern/detail/iq1_grid.hpp>
@@ -41,10 +43,7 @@ struct IQ1_M {
   [[nodiscard]] static constexpr std::array<float, block_size>
   decode(std::span<const std::byte, bytes_per_block> block) noexcept {
     std::array<float, block_size> values{};
-    unsigned bits = 0;
-    for (std::size_t k = 0; k < 4; ++k)
-      bits |= (static_cast<unsigned>(detail::load_u8(block.data() + 49 + 2 * k)) >> 4) << (4 * k);
-    const float d = detail::half_to_float(static_cast<std::uint16_t>(bits));
+    const float d = detail::half_to_float(scale_bits(block));
     for (std::size_t i = 0; i < 32; ++i) {
       const std::size_t s = i / 2;
       const unsigned scales = detail::load_le<std::uint16_t>(block.data() + 48 + 2 * (s / 4));
@@ -56,6 +55,12 @@ struct IQ1_M {
         values[8 * i + j] = full * (static_cast<float>(detail::iq1_grid.value(entry, j)) + shift);
     }
     return values;
+  }
+
+  /// What makes a block invalid.
+  [[nodiscard]] static constexpr BlockFault
+  check(std::span<const std::byte, bytes_per_block> block) noexcept {
+    return detail::check_half(scale_bits(block));
   }
 
   /// Encodes 256 values with a low squared error.
@@ -90,6 +95,16 @@ struct IQ1_M {
       detail::store_le(block.data() + 48 + 2 * k, static_cast<std::uint16_t>(number));
     }
     return block;
+  }
+
+private:
+  /// d as binary16: four bits on top of each 16-bit number from byte 48 on.
+  static constexpr std::uint16_t
+  scale_bits(std::span<const std::byte, bytes_per_block> block) noexcept {
+    unsigned bits = 0;
+    for (std::size_t k = 0; k < 4; ++k)
+      bits |= (static_cast<unsigned>(detail::load_u8(block.data() + 49 + 2 * k)) >> 4) << (4 * k);
+    return static_cast<std::uint16_t>(bits);
   }
 };
 

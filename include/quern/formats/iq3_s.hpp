@@ -7,8 +7,10 @@
 #include <span>
 #include <string_view>
 
+#include <quern/block_fault.hpp>
 #include <quern/block_format.hpp>
 #include <quern/detail/bytes.hpp>
+#include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
 #include <quern/detail/iq3_s_grid.hpp>
 #include <quern/detail/iq_grid.hpp>
@@ -51,6 +53,12 @@ struct IQ3_S {
         values[4 * e + j] = full * detail::with_sign(detail::iq3_s_grid.value(entry, j), signs, j);
     }
     return values;
+  }
+
+  /// What makes a block invalid.
+  [[nodiscard]] static constexpr BlockFault
+  check(std::span<const std::byte, bytes_per_block> block) noexcept {
+    return detail::check_halves<0>(block.data());
   }
 
   /// Encodes 256 values with a low squared error.

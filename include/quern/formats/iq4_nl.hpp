@@ -7,8 +7,10 @@
 #include <span>
 #include <string_view>
 
+#include <quern/block_fault.hpp>
 #include <quern/block_format.hpp>
 #include <quern/detail/bytes.hpp>
+#include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
 #include <quern/detail/iq4_levels.hpp>
 #include <quern/detail/iq_sweep.hpp>
@@ -41,6 +43,12 @@ struct IQ4_NL {
       values[16 + j] = d * static_cast<float>(detail::iq4_levels.levels[codes >> 4]);
     }
     return values;
+  }
+
+  /// What makes a block invalid.
+  [[nodiscard]] static constexpr BlockFault
+  check(std::span<const std::byte, bytes_per_block> block) noexcept {
+    return detail::check_halves<0>(block.data());
   }
 
   /// Encodes 32 values with a low squared error.

@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include <quern/block_fault.hpp>
 #include <quern/block_format.hpp>
 #include <quern/detail/arithmetic.hpp>
 #include <quern/detail/bytes.hpp>
@@ -43,6 +44,12 @@ struct MXFP4 {
       values[16 + j] = static_cast<float>(detail::fp4_doubled[codes >> 4]) * d;
     }
     return values;
+  }
+
+  /// What makes a block invalid: exponent 255, which the OCP definition reserves for NaN.
+  [[nodiscard]] static constexpr BlockFault
+  check(std::span<const std::byte, bytes_per_block> block) noexcept {
+    return detail::load_u8(block.data()) == 255 ? BlockFault::reserved_code : BlockFault::none;
   }
 
   /// Encodes 32 values. The scale puts the largest magnitude into the top binade of E2M1, 4 to 8,

@@ -7,9 +7,11 @@
 #include <span>
 #include <string_view>
 
+#include <quern/block_fault.hpp>
 #include <quern/block_format.hpp>
 #include <quern/detail/arithmetic.hpp>
 #include <quern/detail/bytes.hpp>
+#include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
 
 namespace quern {
@@ -37,6 +39,12 @@ struct Q1_0 {
     for (std::size_t j = 0; j < block_size; ++j)
       values[j] = ((detail::load_u8(block.data() + 2 + j / 8) >> (j % 8)) & 1) != 0 ? d : -d;
     return values;
+  }
+
+  /// What makes a block invalid.
+  [[nodiscard]] static constexpr BlockFault
+  check(std::span<const std::byte, bytes_per_block> block) noexcept {
+    return detail::check_halves<0>(block.data());
   }
 
   /// Encodes 128 values. The scale is the mean magnitude, which is what minimizes the squared

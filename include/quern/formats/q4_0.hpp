@@ -7,9 +7,11 @@
 #include <span>
 #include <string_view>
 
+#include <quern/block_fault.hpp>
 #include <quern/block_format.hpp>
 #include <quern/detail/arithmetic.hpp>
 #include <quern/detail/bytes.hpp>
+#include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
 
 namespace quern {
@@ -40,6 +42,12 @@ struct Q4_0 {
       values[16 + j] = d * static_cast<float>((codes >> 4) - 8);
     }
     return values;
+  }
+
+  /// What makes a block invalid.
+  [[nodiscard]] static constexpr BlockFault
+  check(std::span<const std::byte, bytes_per_block> block) noexcept {
+    return detail::check_halves<0>(block.data());
   }
 
   /// Encodes 32 values. The scale makes the first value of largest magnitude exactly code 0, which

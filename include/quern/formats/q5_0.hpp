@@ -7,9 +7,11 @@
 #include <span>
 #include <string_view>
 
+#include <quern/block_fault.hpp>
 #include <quern/block_format.hpp>
 #include <quern/detail/arithmetic.hpp>
 #include <quern/detail/bytes.hpp>
+#include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
 
 namespace quern {
@@ -44,6 +46,12 @@ struct Q5_0 {
       values[16 + j] = d * static_cast<float>(static_cast<int>(high) - 16);
     }
     return values;
+  }
+
+  /// What makes a block invalid.
+  [[nodiscard]] static constexpr BlockFault
+  check(std::span<const std::byte, bytes_per_block> block) noexcept {
+    return detail::check_halves<0>(block.data());
   }
 
   /// Encodes 32 values. The scale makes the first value of largest magnitude exactly code 0, which

@@ -7,9 +7,11 @@
 #include <span>
 #include <string_view>
 
+#include <quern/block_fault.hpp>
 #include <quern/block_format.hpp>
 #include <quern/detail/arithmetic.hpp>
 #include <quern/detail/bytes.hpp>
+#include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
 #include <quern/detail/k_quant_affine.hpp>
 #include <quern/detail/k_quant_scales.hpp>
@@ -55,6 +57,12 @@ struct Q5_K {
       }
     }
     return values;
+  }
+
+  /// What makes a block invalid.
+  [[nodiscard]] static constexpr BlockFault
+  check(std::span<const std::byte, bytes_per_block> block) noexcept {
+    return detail::check_halves<0, 2>(block.data());
   }
 
   /// Encodes 256 values with a low squared error.

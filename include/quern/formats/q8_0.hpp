@@ -7,9 +7,11 @@
 #include <span>
 #include <string_view>
 
+#include <quern/block_fault.hpp>
 #include <quern/block_format.hpp>
 #include <quern/detail/arithmetic.hpp>
 #include <quern/detail/bytes.hpp>
+#include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
 
 namespace quern {
@@ -37,6 +39,12 @@ struct Q8_0 {
     for (std::size_t i = 0; i < block_size; ++i)
       values[i] = d * static_cast<float>(detail::load_i8(block.data() + 2 + i));
     return values;
+  }
+
+  /// What makes a block invalid.
+  [[nodiscard]] static constexpr BlockFault
+  check(std::span<const std::byte, bytes_per_block> block) noexcept {
+    return detail::check_halves<0>(block.data());
   }
 
   /// Encodes 32 values: the largest magnitude is code 127 or -127, the others go to the nearest

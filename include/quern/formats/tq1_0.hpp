@@ -7,9 +7,11 @@
 #include <span>
 #include <string_view>
 
+#include <quern/block_fault.hpp>
 #include <quern/block_format.hpp>
 #include <quern/detail/arithmetic.hpp>
 #include <quern/detail/bytes.hpp>
+#include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
 
 namespace quern {
@@ -50,6 +52,12 @@ struct TQ1_0 {
         }
       }
     return values;
+  }
+
+  /// What makes a block invalid.
+  [[nodiscard]] static constexpr BlockFault
+  check(std::span<const std::byte, bytes_per_block> block) noexcept {
+    return detail::check_halves<52>(block.data());
   }
 
   /// Encodes 256 values: the scale is the largest magnitude, each value goes to the nearest of -d,
