@@ -88,6 +88,12 @@ private:
   std::size_t peak_ = 0;
 };
 
+/// "model scope, 216 bytes live, 432 at most".
+[[nodiscard]] inline std::string to_string(const Scope& scope) {
+  return std::string(scope.kind()) + " scope, " + std::to_string(scope.live_bytes()) +
+         " bytes live, " + std::to_string(scope.peak_bytes()) + " at most";
+}
+
 /// Memory that lives as long as the model: freed when the scope dies, or earlier by deallocate().
 class ModelScope final : public Scope {
 public:
