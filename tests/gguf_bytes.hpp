@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -181,10 +181,23 @@ constexpr std::size_t memory_constant = 8192;
   };
 }
 
+/// Writes a small file into the folder that the environment names, for fuzzers to start from.
+inline void keep_for_fuzzing(std::span<const std::byte> bytes) {
+  static const char* const folder = std::getenv("QUERN_CORPUS_DIR");
+  constexpr std::size_t most = 2048;
+  if (folder == nullptr || bytes.size() > most) return;
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::filesystem::create_directories(folder);
+  std::ofstream(std::filesystem::path(folder) / std::to_string(std::hash<std::string_view>{}(text)),
+                std::ios::binary)
+      << text;
+}
+
 /// Opens `bytes` through every source, and also inside a larger one, and calls `check(open)` for
 /// each; `open()` opens the file anew.
 inline void through_all_sources(std::span<const std::byte> bytes, const Options& options,
                                 const std::function<void(const Open&)>& use) {
+  keep_for_fuzzing(bytes);
   const auto check = [&](Open open) { use(within_memory(bytes.size(), std::move(open))); };
   // A copying source takes as much for the copy.
   const auto check_copying = [&](Open open) {

@@ -23,18 +23,9 @@ double seconds(Call&& call) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Unoptimized and instrumented builds take several times as long; anything quadratic in 10^5 or
-// 10^6 entries takes minutes.
-#if defined(NDEBUG) || defined(__OPTIMIZE__)
-constexpr double limit = 2.0;
-#else
-constexpr double limit = 20.0;
-#endif
-#if defined(GGUF_TEST_SANITIZED)
-constexpr double slack = 10.0;
-#else
-constexpr double slack = 1.0;
-#endif
+// What is measured is recorded. Only what no machine would take unless the work is quadratic fails:
+// 10^5 or 10^6 entries then take minutes.
+constexpr double limit = 30.0;
 
 constexpr std::uint32_t key_count = 1000000;
 constexpr std::uint32_t tensor_count = 100000;
@@ -52,7 +43,7 @@ TEST(GgufScale, AMillionKeysAndAHundredThousandTensors) {
     EXPECT_EQ(open.tensors().at("blk.99999.weight").index, 99999u);
   });
   RecordProperty("seconds", std::to_string(took));
-  EXPECT_LT(took, limit * slack);
+  EXPECT_LT(took, limit);
 }
 
 TEST(GgufScale, DataAgainstTheOrderOfTheTable) {
@@ -64,7 +55,7 @@ TEST(GgufScale, DataAgainstTheOrderOfTheTable) {
     const File open = File::from_bytes(bytes.data());
     EXPECT_EQ(open.tensors()[0].offset, std::uint64_t{tensor_count - 1} * 32);
   });
-  EXPECT_LT(took, limit * slack);
+  EXPECT_LT(took, limit);
 }
 
 TEST(GgufScale, AStringArrayOfAMillion) {
@@ -78,7 +69,7 @@ TEST(GgufScale, AStringArrayOfAMillion) {
       characters += value.get<std::string_view>().size();
     EXPECT_EQ(characters, 5888890u);
   });
-  EXPECT_LT(took, limit * slack);
+  EXPECT_LT(took, limit);
 }
 
 TEST(GgufScale, NamesWithOneHash) {
@@ -91,7 +82,7 @@ TEST(GgufScale, NamesWithOneHash) {
     EXPECT_EQ(duplicate->first, 0u);
     EXPECT_EQ(duplicate->second, 1u);
   });
-  EXPECT_LT(took, limit * slack);
+  EXPECT_LT(took, limit);
 }
 
 } // namespace

@@ -10,7 +10,10 @@
 #endif
 #endif
 
-#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+// GCC names the parts of -ffast-math by macros of their own; Clang only names the whole and the
+// absence of NaNs.
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) ||           \
+    defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__)
 #error                                                                                             \
     "quern: -ffast-math removes the NaN checks and the exact rounding that packed formats need; compile this translation unit without it"
 #endif

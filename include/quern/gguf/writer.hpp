@@ -1,6 +1,7 @@
 // floor: 6.7
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <quern/block_format.hpp>
@@ -36,7 +38,8 @@ namespace quern::gguf {
 
 /// Writes GGUF version 3, little-endian, so that strict readers take it: unique names, tensors
 /// packed in the order of the calls, zeros as padding, also after the last tensor. Collects
-/// metadata by value and tensor data by reference: the data must live until the file is written.
+/// metadata by value and tensor data by reference: the data must live until the file is written. A
+/// call that throws, also std::bad_alloc, leaves the writer as it was.
 class Writer {
 public:
   /// `alignment` of tensor data in bytes, a power of two; written as `general.alignment` unless it
@@ -65,7 +68,8 @@ public:
     store(key, value.type(), encoded);
   }
 
-  /// Adds all metadata of an open file but the alignment, which this writer has its own of.
+  /// Adds all metadata of an open file but the alignment, which this writer has its own of. When it
+  /// throws, the keys before the one at fault have been added.
   void add_all(const Metadata& metadata) {
     for (const Entry& entry : metadata)
       if (entry.key != alignment_key) add(entry.key, entry.value);
@@ -188,12 +192,23 @@ private:
       throw quern::Error(ErrorCode::bad_key, "quern::gguf::Writer: the key " +
                                                  detail::in_quotes(key) +
                                                  " must have 1 to 65535 bytes, none of them NUL");
+    std::vector<std::byte> entry;
+    detail::append_string(entry, key);
+    detail::append_number(entry, static_cast<std::uint32_t>(type));
+    entry.insert(entry.end(), encoded.begin(), encoded.end());
+    // Whatever may fail comes first, so that a failure changes nothing.
+    make_room(metadata_, entry.size());
     if (!keys_.emplace(key).second)
       throw quern::Error(ErrorCode::duplicate_key,
                          "quern::gguf::Writer: the key " + detail::in_quotes(key) + " exists");
-    detail::append_string(metadata_, key);
-    detail::append_number(metadata_, static_cast<std::uint32_t>(type));
-    metadata_.insert(metadata_.end(), encoded.begin(), encoded.end());
+    metadata_.insert(metadata_.end(), entry.begin(), entry.end());
+  }
+
+  /// Makes the next `more` elements fit without allocating.
+  template <class T>
+  static void make_room(std::vector<T>& all, std::size_t more) {
+    if (all.capacity() - all.size() < more)
+      all.reserve(std::max(2 * all.capacity(), all.size() + more));
   }
 
   static std::vector<std::byte> entry_of(std::string_view name, std::uint32_t type_id,
@@ -230,8 +245,10 @@ private:
     if (!padded)
       throw quern::Error(ErrorCode::bytes_overflow,
                          "quern::gguf::Writer: the tensors take more than 2^64 bytes together");
+    Record record{entry_of(name, type_id, extents), data_bytes_, data};
+    make_room(tensors_, 1);
     names_.emplace(name);
-    tensors_.push_back({entry_of(name, type_id, extents), data_bytes_, data});
+    tensors_.push_back(std::move(record));
     table_bytes_ += tensors_.back().entry.size() + sizeof(std::uint64_t);
     data_bytes_ = *padded;
   }
