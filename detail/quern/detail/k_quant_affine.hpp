@@ -38,9 +38,9 @@ template <class Shape, class W>
 class AffineSearch {
 public:
   /// `unit` is the power of two at or below the largest magnitude among `values`.
-  constexpr AffineSearch(std::span<const float, Shape::values> values, const W& weights,
-                         float unit) noexcept
-      : unit_(unit), source_(values, weights, unit) {}
+  constexpr AffineSearch(std::span<const float, Shape::values> values, const W& weights, float unit,
+                         AffineEffort effort) noexcept
+      : unit_(unit), effort_(effort), source_(values, weights, unit, effort) {}
 
   /// The block, or nothing when a scale does not fit binary16.
   [[nodiscard]] constexpr std::optional<AffineBlock<Shape>> run() const noexcept {
@@ -51,7 +51,7 @@ public:
     for (std::size_t g = 0; g < Shape::groups; ++g)
       search_group(g, best);
     Tally tally = count(best);
-    for (int round = 0; round < 2; ++round) {
+    for (int round = 0; round < effort_.rounds; ++round) {
       Choice refined = best;
       if (!refine(refined, tally)) break;
       const Tally refined_tally = count(refined);
@@ -110,7 +110,8 @@ private:
     const int top = top_multiple(greatest, unit_, Shape::field_max);
     std::optional<float> best;
     float least = 1e30f;
-    for (const int step : steps) {
+    for (int i = 0; i < std::min(effort_.steps, static_cast<int>(N)); ++i) {
+      const int step = steps[static_cast<std::size_t>(i)];
       if (step >= top && step > 0) break;
       const float candidate = held_in_half(greatest / static_cast<float>(top - step), unit_);
       if (!is_finite(candidate)) continue;
@@ -171,6 +172,11 @@ private:
       choice.offsets[g] = best_offset;
       return;
     }
+    if (effort_.reach < 0) {
+      choice.scales[g] = std::max(best_scale, 1);
+      choice.offsets[g] = offset_beside(line, pair, choice.scales[g]);
+      return;
+    }
     const float span = std::max({range, code_max * pair.scale, pair.offset});
     const auto weights = source_.weights(g);
     const auto run = GridRun<Shape::length>::from(source_.group(g), source_.low(g), span);
@@ -198,9 +204,9 @@ private:
     // A scale of 0 does nothing that codes of 0 can't do.
     const int center = std::max(best_scale, 1);
     attempt(center, best_offset, best_offset);
-    for (int scale = center - reach; scale <= center + reach; scale += 2) {
+    for (int scale = center - effort_.reach; scale <= center + effort_.reach; scale += 2) {
       const int beside = offset_beside(line, pair, scale);
-      attempt(scale, beside - sway, beside + sway);
+      attempt(scale, beside - effort_.sway, beside + effort_.sway);
     }
     const int near_scale = best_scale;
     const int near_offset = best_offset;
@@ -288,10 +294,9 @@ private:
 
   static constexpr std::array<int, 12> scale_steps{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
   static constexpr std::array<int, 10> offset_steps{0, 1, 2, 3, 4, 5, 6, 7, 8, 31};
-  static constexpr int reach = 6;
-  static constexpr int sway = 3;
 
   float unit_;
+  AffineEffort effort_;
   AffineLines<Shape, W> source_;
 };
 
@@ -301,7 +306,7 @@ private:
 template <class Shape>
 [[nodiscard]] constexpr std::optional<AffineBlock<Shape>>
 search_affine(std::span<const float, Shape::values> values, std::span<const float> importance,
-              float peak) noexcept {
+              float peak, AffineEffort effort = thorough_search) noexcept {
   // Below half of the least binary16 number, zeros are nearest.
   if (peak <= 0x1p-25f) return AffineBlock<Shape>{};
   if (peak >= 0x1p28f) return std::nullopt;
@@ -311,9 +316,9 @@ search_affine(std::span<const float, Shape::values> values, std::span<const floa
     greatest = std::max(greatest, value);
   if (greatest > 0.0f) {
     const auto weights = Weights<Shape::values>::from(importance, greatest);
-    return AffineSearch<Shape, Weights<Shape::values>>(values, weights, unit).run();
+    return AffineSearch<Shape, Weights<Shape::values>>(values, weights, unit, effort).run();
   }
-  return AffineSearch<Shape, EqualWeights>(values, EqualWeights{}, unit).run();
+  return AffineSearch<Shape, EqualWeights>(values, EqualWeights{}, unit, effort).run();
 }
 
 } // namespace quern::detail

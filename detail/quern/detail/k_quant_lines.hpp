@@ -26,6 +26,18 @@ struct AffineShape {
   static constexpr int field_max = FieldMax;
 };
 
+/// How far the search goes.
+struct AffineEffort {
+  int first_fit; ///< fifths of a code that a line's first grid is wider than the group, below zero
+  int fit_step;  ///< fifths from one grid to the next
+  int steps;     ///< block scales tried for the widest group, and for the deepest offset
+  int reach;     ///< scales tried on either side of a group's line, in steps of two; -1: none
+  int sway;      ///< offsets tried on either side of the one that goes best with a scale
+  int rounds;    ///< times that the block scales are improved
+};
+inline constexpr AffineEffort thorough_search{-5, 2, 12, 6, 3, 2};
+inline constexpr AffineEffort quick_search{-3, 4, 6, -1, 0, 1};
+
 /// The line through a group: its squared error, and what that gains when the line moves: count dy^2
 /// when it is off by dy at code `mean`, spread dx^2 when its scale is off by dx.
 struct AffineLine {
@@ -42,15 +54,15 @@ template <class Shape, class W>
 class AffineLines {
 public:
   /// `unit` is the power of two at or below the largest magnitude among `values`.
-  constexpr AffineLines(std::span<const float, Shape::values> values, const W& weights,
-                        float unit) noexcept
+  constexpr AffineLines(std::span<const float, Shape::values> values, const W& weights, float unit,
+                        AffineEffort effort) noexcept
       : weights_(weights) {
     const float inverse = 1.0f / unit;
     for (std::size_t i = 0; i < Shape::values; ++i)
       values_[i] = values[i] * inverse;
     orient();
     for (std::size_t g = 0; g < Shape::groups; ++g)
-      lines_[g] = fit(g);
+      lines_[g] = fit(g, effort);
     widen_for_coarse_offsets();
   }
 
@@ -127,7 +139,7 @@ private:
       low_[g] = sign_ < 0.0f ? std::min(low_[g], 0.0f) : std::max(low_[g], 0.0f);
   }
 
-  constexpr AffineLine fit(std::size_t g) const noexcept {
+  constexpr AffineLine fit(std::size_t g, AffineEffort effort) const noexcept {
     const auto group_weights = weights(g);
     AffineLine best;
     if (range(g) < 0x1p-40f) {
@@ -139,7 +151,7 @@ private:
     const auto run = GridRun<Shape::length>::from(group(g), low_[g], range(g));
     best.error = 1e30f;
     // From one code of clipping at the far end to one unused code.
-    for (int fifths = -5; fifths <= 5; fifths += 2) {
+    for (int fifths = effort.first_fit; fifths <= 5; fifths += effort.fit_step) {
       constexpr int whole = 65536 / grid_span * grid_code; // the rate of one code to the range
       const int rate = Shape::code_max * whole - fifths * whole / 5;
       const auto moments = grid_moments<0, Shape::code_max>(

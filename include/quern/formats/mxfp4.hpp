@@ -13,6 +13,8 @@
 #include <quern/detail/bytes.hpp>
 #include <quern/detail/encode.hpp>
 #include <quern/detail/fp4.hpp>
+#include <quern/detail/fp4_search.hpp>
+#include <quern/detail/iq_sweep.hpp>
 
 namespace quern {
 
@@ -52,8 +54,9 @@ struct MXFP4 {
     return detail::load_u8(block.data()) == 255 ? BlockFault::reserved_code : BlockFault::none;
   }
 
-  /// Encodes 32 values. The scale puts the largest magnitude into the top binade of E2M1, 4 to 8,
-  /// of which 6 is the largest code: values beyond 6 scales become 6 scales.
+  /// Encodes 32 values as files in use are written. The scale puts the largest magnitude into the
+  /// top binade of E2M1, 4 to 8, of which 6 is the largest code: values beyond 6 scales become 6
+  /// scales.
   static constexpr Encoded<bytes_per_block>
   encode(std::span<const float, block_size> values) noexcept {
     const auto peak = detail::find_peak(values);
@@ -62,6 +65,27 @@ struct MXFP4 {
     const float largest = detail::magnitude(peak.value);
     // Below 2^-125 no smaller scale exists.
     const int e = largest < 0x1p-125f ? 0 : detail::floor_rounded_log2(largest) - 2 + 127;
+    return pack(values, e);
+  }
+
+  /// Encodes 32 values with a low squared error, that of value i weighted by `importance[i]`: 32
+  /// finite numbers, none negative. No importance, or only zeros, means that all values matter
+  /// alike. Never a larger error than without a search.
+  static constexpr Encoded<bytes_per_block> encode(std::span<const float, block_size> values,
+                                                   std::span<const float> importance) noexcept {
+    const auto plain = encode(values);
+    if (!plain.ok()) return plain;
+    const detail::BlockWeights<block_size> weights(importance);
+    const int e = detail::load_u8(plain.bytes().data());
+    return pack(values,
+                detail::best_fp4_scale(values, weights.span(), e, 2, 1, 254,
+                                       [](std::uint8_t bits) { return detail::e8m0_half(bits); }));
+  }
+
+private:
+  /// Every value at the code nearest to it under scale e.
+  static constexpr std::array<std::byte, bytes_per_block>
+  pack(std::span<const float, block_size> values, int e) noexcept {
     const float d = detail::e8m0_half(static_cast<std::uint8_t>(e));
     std::array<std::byte, bytes_per_block> block{};
     block[0] = static_cast<std::byte>(e);

@@ -13,6 +13,8 @@
 #include <quern/detail/bytes.hpp>
 #include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
+#include <quern/detail/iq_sweep.hpp>
+#include <quern/detail/least_error.hpp>
 
 namespace quern {
 
@@ -62,6 +64,32 @@ struct Q1_0 {
       sum += detail::magnitude(value);
     const float d = sum / 128.0f;
     if (!detail::fits_half(d)) return Result::failure(EncodeFault::scale_overflow, peak.lane);
+    return pack(values, d);
+  }
+
+  /// The same with the squared error of value i weighted by `importance[i]`: 128 finite numbers,
+  /// none negative. No importance, or only zeros, means that all values matter alike; the bytes are
+  /// then those without importance, for no other scale has less error.
+  static constexpr Encoded<bytes_per_block> encode(std::span<const float, block_size> values,
+                                                   std::span<const float> importance) noexcept {
+    const auto plain = encode(values);
+    if (!plain.ok()) return plain;
+    const detail::BlockWeights<block_size> weights(importance);
+    if (weights.span().empty()) return plain;
+    double pull = 0.0;
+    double weight = 0.0;
+    for (std::size_t j = 0; j < block_size; ++j) {
+      pull += detail::pull_at(detail::magnitude(values[j]), weights.span()[j]);
+      weight += static_cast<double>(weights.span()[j]);
+    }
+    const auto d = static_cast<float>(pull / weight);
+    if (!detail::fits_half(d)) return plain;
+    return detail::better_of<Q1_0>(values, weights.span(), plain, pack(values, d));
+  }
+
+private:
+  static constexpr std::array<std::byte, bytes_per_block>
+  pack(std::span<const float, block_size> values, float d) noexcept {
     std::array<std::byte, bytes_per_block> block{};
     detail::store_half(block.data(), d);
     for (std::size_t j = 0; j < block_size; ++j)

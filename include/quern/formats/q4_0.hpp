@@ -13,6 +13,9 @@
 #include <quern/detail/bytes.hpp>
 #include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
+#include <quern/detail/half.hpp>
+#include <quern/detail/iq_sweep.hpp>
+#include <quern/detail/least_error.hpp>
 
 namespace quern {
 
@@ -50,8 +53,8 @@ struct Q4_0 {
     return detail::check_halves<0>(block.data());
   }
 
-  /// Encodes 32 values. The scale makes the first value of largest magnitude exactly code 0, which
-  /// is -8 * d, so its sign decides the sign of the scale.
+  /// Encodes 32 values as files in use are written. The scale makes the first value of largest
+  /// magnitude exactly code 0, which is -8 * d, so its sign decides the sign of the scale.
   static constexpr Encoded<bytes_per_block>
   encode(std::span<const float, block_size> values) noexcept {
     const auto peak = detail::find_peak(values);
@@ -61,17 +64,38 @@ struct Q4_0 {
     if (!detail::fits_half(d))
       return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, peak.lane);
     const auto scaled = detail::rounded_products(values, 0.0f, detail::inverse_or_zero(d));
-    std::array<std::byte, bytes_per_block> block{};
-    detail::store_half(block.data(), d);
-    for (std::size_t j = 0; j < 16; ++j)
-      block[2 + j] = static_cast<std::byte>(code(scaled[j]) | (code(scaled[16 + j]) << 4));
-    return block;
+    std::array<std::uint8_t, block_size> codes{};
+    for (std::size_t i = 0; i < block_size; ++i) {
+      const int raw = static_cast<int>(scaled[i] + 8.5f);
+      codes[i] = static_cast<std::uint8_t>(raw > 15 ? 15 : raw);
+    }
+    return pack(detail::float_to_half(d), codes);
+  }
+
+  /// Encodes 32 values with a low squared error, that of value i weighted by `importance[i]`: 32
+  /// finite numbers, none negative. No importance, or only zeros, means that all values matter
+  /// alike. Never a larger error than without a search.
+  static constexpr Encoded<bytes_per_block> encode(std::span<const float, block_size> values,
+                                                   std::span<const float> importance) noexcept {
+    const auto plain = encode(values);
+    if (!plain.ok()) return plain;
+    const detail::BlockWeights<block_size> weights(importance);
+    const std::uint16_t d = detail::best_half_scale(values, weights.span(), levels);
+    if ((d & 0x7C00u) == 0x7C00u) return plain;
+    const auto codes = levels.nearest(values, detail::half_to_float(d));
+    return detail::better_of<Q4_0>(values, weights.span(), plain, pack(d, codes));
   }
 
 private:
-  static constexpr int code(float scaled) noexcept {
-    const int raw = static_cast<int>(scaled + 8.5f);
-    return raw > 15 ? 15 : raw;
+  static constexpr auto levels = detail::even_levels<-8, 7>();
+
+  static constexpr std::array<std::byte, bytes_per_block>
+  pack(std::uint16_t d, const std::array<std::uint8_t, block_size>& codes) noexcept {
+    std::array<std::byte, bytes_per_block> block{};
+    detail::store_le(block.data(), d);
+    for (std::size_t j = 0; j < 16; ++j)
+      block[2 + j] = static_cast<std::byte>(codes[j] | (codes[16 + j] << 4));
+    return block;
   }
 };
 

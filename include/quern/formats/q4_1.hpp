@@ -13,6 +13,10 @@
 #include <quern/detail/bytes.hpp>
 #include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
+#include <quern/detail/half.hpp>
+#include <quern/detail/iq_sweep.hpp>
+#include <quern/detail/least_error.hpp>
+#include <quern/detail/line_search.hpp>
 
 namespace quern {
 
@@ -53,7 +57,7 @@ struct Q4_1 {
     return detail::check_halves<0, 2>(block.data());
   }
 
-  /// Encodes 32 values: the least is code 0, the greatest code 15.
+  /// Encodes 32 values as files in use are written: the least is code 0, the greatest code 15.
   static constexpr Encoded<bytes_per_block>
   encode(std::span<const float, block_size> values) noexcept {
     const auto range = detail::find_range(values);
@@ -65,18 +69,39 @@ struct Q4_1 {
     if (!detail::fits_half(d))
       return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, range.high_lane);
     const auto scaled = detail::rounded_products(values, range.low, detail::inverse_or_zero(d));
-    std::array<std::byte, bytes_per_block> block{};
-    detail::store_half(block.data(), d);
-    detail::store_half(block.data() + 2, range.low);
-    for (std::size_t j = 0; j < 16; ++j)
-      block[4 + j] = static_cast<std::byte>(code(scaled[j]) | (code(scaled[16 + j]) << 4));
-    return block;
+    std::array<std::uint8_t, block_size> codes{};
+    for (std::size_t i = 0; i < block_size; ++i) {
+      const int raw = static_cast<int>(scaled[i] + 0.5f);
+      codes[i] = static_cast<std::uint8_t>(raw > 15 ? 15 : raw);
+    }
+    return pack(detail::float_to_half(d), detail::float_to_half(range.low), codes);
+  }
+
+  /// Encodes 32 values with a low squared error, that of value i weighted by `importance[i]`: 32
+  /// finite numbers, none negative. No importance, or only zeros, means that all values matter
+  /// alike. Never a larger error than without a search.
+  static constexpr Encoded<bytes_per_block> encode(std::span<const float, block_size> values,
+                                                   std::span<const float> importance) noexcept {
+    const auto plain = encode(values);
+    if (!plain.ok()) return plain;
+    const detail::BlockWeights<block_size> weights(importance);
+    const float peak = detail::magnitude(detail::find_peak(values).value);
+    const auto found = detail::search_half_line<15>(values, weights.span(), peak);
+    if (!found) return plain;
+    return detail::better_of<Q4_1>(values, weights.span(), plain,
+                                   pack(found->scale, found->offset, found->codes));
   }
 
 private:
-  static constexpr int code(float scaled) noexcept {
-    const int raw = static_cast<int>(scaled + 0.5f);
-    return raw > 15 ? 15 : raw;
+  static constexpr std::array<std::byte, bytes_per_block>
+  pack(std::uint16_t d, std::uint16_t m,
+       const std::array<std::uint8_t, block_size>& codes) noexcept {
+    std::array<std::byte, bytes_per_block> block{};
+    detail::store_le(block.data(), d);
+    detail::store_le(block.data() + 2, m);
+    for (std::size_t j = 0; j < 16; ++j)
+      block[4 + j] = static_cast<std::byte>(codes[j] | (codes[16 + j] << 4));
+    return block;
   }
 };
 

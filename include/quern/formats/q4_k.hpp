@@ -72,11 +72,27 @@ struct Q4_K {
   /// none negative. No importance, or only zeros, means that all values matter alike.
   static constexpr Encoded<bytes_per_block> encode(std::span<const float, block_size> values,
                                                    std::span<const float> importance) noexcept {
+    return search(values, importance, detail::thorough_search);
+  }
+
+  /// The same with a shorter search: several times as fast, with a little more error.
+  static constexpr Encoded<bytes_per_block>
+  encode_fast(std::span<const float, block_size> values,
+              std::span<const float> importance) noexcept {
+    return search(values, importance, detail::quick_search);
+  }
+
+private:
+  static constexpr std::size_t groups = detail::SixBitScales::groups;
+
+  static constexpr Encoded<bytes_per_block> search(std::span<const float, block_size> values,
+                                                   std::span<const float> importance,
+                                                   detail::AffineEffort effort) noexcept {
     const auto peak = detail::find_peak(values);
     if (peak.fault != EncodeFault::none)
       return Encoded<bytes_per_block>::failure(peak.fault, peak.lane);
     const auto found = detail::search_affine<detail::AffineShape<groups, 32, 15, 63>>(
-        values, importance, detail::magnitude(peak.value));
+        values, importance, detail::magnitude(peak.value), effort);
     if (!found) return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, peak.lane);
     std::array<std::byte, bytes_per_block> block{};
     detail::store_half(block.data(), found->scale);
@@ -88,9 +104,6 @@ struct Q4_K {
                                                            (found->codes[64 * pair + 32 + i] << 4));
     return block;
   }
-
-private:
-  static constexpr std::size_t groups = detail::SixBitScales::groups;
 };
 
 } // namespace quern

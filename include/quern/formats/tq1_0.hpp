@@ -13,6 +13,10 @@
 #include <quern/detail/bytes.hpp>
 #include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
+#include <quern/detail/half.hpp>
+#include <quern/detail/iq_sweep.hpp>
+#include <quern/detail/least_error.hpp>
+#include <quern/detail/threshold_sweep.hpp>
 
 namespace quern {
 
@@ -60,8 +64,8 @@ struct TQ1_0 {
     return detail::check_halves<52>(block.data());
   }
 
-  /// Encodes 256 values: the scale is the largest magnitude, each value goes to the nearest of -d,
-  /// 0 and d, halves away from zero.
+  /// Encodes 256 values as files in use are written: the scale is the largest magnitude, each value
+  /// goes to the nearest of -d, 0 and d, halves away from zero.
   static constexpr Encoded<bytes_per_block>
   encode(std::span<const float, block_size> values) noexcept {
     const auto peak = detail::find_peak(values);
@@ -71,22 +75,29 @@ struct TQ1_0 {
     if (!detail::fits_half(d))
       return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, peak.lane);
     const auto scaled = detail::rounded_products(values, 0.0f, detail::inverse_or_zero(d));
-    std::array<std::byte, bytes_per_block> block{};
-    for (const Part part : parts)
-      for (std::size_t m = 0; m < part.bytes; ++m) {
-        int number = 0;
-        for (std::size_t n = 0; n < 5; ++n) {
-          number *= 3;
-          if (n < part.digits)
-            number += detail::round_half_away(scaled[part.first_value + n * part.bytes + m]) + 1;
-        }
-        block[part.first_byte + m] = static_cast<std::byte>((number * 256 + 242) / 243);
-      }
-    detail::store_half(block.data() + 52, d);
-    return block;
+    std::array<std::uint8_t, block_size> digits{};
+    for (std::size_t i = 0; i < block_size; ++i)
+      digits[i] = static_cast<std::uint8_t>(detail::round_half_away(scaled[i]) + 1);
+    return pack(detail::float_to_half(d), digits);
+  }
+
+  /// Encodes 256 values with a low squared error, that of value i weighted by `importance[i]`: 256
+  /// finite numbers, none negative. No importance, or only zeros, means that all values matter
+  /// alike. Never a larger error than without a search.
+  static constexpr Encoded<bytes_per_block> encode(std::span<const float, block_size> values,
+                                                   std::span<const float> importance) noexcept {
+    const auto plain = encode(values);
+    if (!plain.ok()) return plain;
+    const detail::BlockWeights<block_size> weights(importance);
+    const std::uint16_t d = detail::best_small_scale<1, 1>(values, weights.span());
+    if (d == 0x7C00) return plain;
+    const auto digits = levels.nearest(values, detail::half_to_float(d));
+    return detail::better_of<TQ1_0>(values, weights.span(), plain, pack(d, digits));
   }
 
 private:
+  static constexpr auto levels = detail::even_levels<-1, 1>();
+
   struct Part {
     std::size_t first_byte;
     std::size_t bytes;
@@ -94,6 +105,22 @@ private:
     std::size_t first_value;
   };
   static constexpr std::array<Part, 3> parts{{{0, 32, 5, 0}, {32, 16, 5, 160}, {48, 4, 4, 240}}};
+
+  static constexpr std::array<std::byte, bytes_per_block>
+  pack(std::uint16_t d, const std::array<std::uint8_t, block_size>& digits) noexcept {
+    std::array<std::byte, bytes_per_block> block{};
+    for (const Part part : parts)
+      for (std::size_t m = 0; m < part.bytes; ++m) {
+        int number = 0;
+        for (std::size_t n = 0; n < 5; ++n) {
+          number *= 3;
+          if (n < part.digits) number += digits[part.first_value + n * part.bytes + m];
+        }
+        block[part.first_byte + m] = static_cast<std::byte>((number * 256 + 242) / 243);
+      }
+    detail::store_le(block.data() + 52, d);
+    return block;
+  }
 };
 
 } // namespace quern

@@ -13,6 +13,10 @@
 #include <quern/detail/bytes.hpp>
 #include <quern/detail/check_scale.hpp>
 #include <quern/detail/encode.hpp>
+#include <quern/detail/half.hpp>
+#include <quern/detail/iq_sweep.hpp>
+#include <quern/detail/least_error.hpp>
+#include <quern/detail/threshold_sweep.hpp>
 
 namespace quern {
 
@@ -53,8 +57,8 @@ struct TQ2_0 {
     return detail::check_halves<64>(block.data());
   }
 
-  /// Encodes 256 values: the scale is the largest magnitude, each value goes to the nearest of -d,
-  /// 0 and d, halves away from zero.
+  /// Encodes 256 values as files in use are written: the scale is the largest magnitude, each value
+  /// goes to the nearest of -d, 0 and d, halves away from zero.
   static constexpr Encoded<bytes_per_block>
   encode(std::span<const float, block_size> values) noexcept {
     const auto peak = detail::find_peak(values);
@@ -64,15 +68,40 @@ struct TQ2_0 {
     if (!detail::fits_half(d))
       return Encoded<bytes_per_block>::failure(EncodeFault::scale_overflow, peak.lane);
     const auto scaled = detail::rounded_products(values, 0.0f, detail::inverse_or_zero(d));
+    std::array<std::uint8_t, block_size> codes{};
+    for (std::size_t i = 0; i < block_size; ++i)
+      codes[i] = static_cast<std::uint8_t>(detail::round_half_away(scaled[i]) + 1);
+    return pack(detail::float_to_half(d), codes);
+  }
+
+  /// Encodes 256 values with a low squared error, that of value i weighted by `importance[i]`: 256
+  /// finite numbers, none negative. No importance, or only zeros, means that all values matter
+  /// alike. Never a larger error than without a search.
+  static constexpr Encoded<bytes_per_block> encode(std::span<const float, block_size> values,
+                                                   std::span<const float> importance) noexcept {
+    const auto plain = encode(values);
+    if (!plain.ok()) return plain;
+    const detail::BlockWeights<block_size> weights(importance);
+    const std::uint16_t d = detail::best_small_scale<1, 1>(values, weights.span());
+    if (d == 0x7C00) return plain;
+    const auto codes = levels.nearest(values, detail::half_to_float(d));
+    return detail::better_of<TQ2_0>(values, weights.span(), plain, pack(d, codes));
+  }
+
+private:
+  static constexpr auto levels = detail::even_levels<-1, 1>();
+
+  static constexpr std::array<std::byte, bytes_per_block>
+  pack(std::uint16_t d, const std::array<std::uint8_t, block_size>& codes) noexcept {
     std::array<std::byte, bytes_per_block> block{};
     for (std::size_t half = 0; half < 2; ++half)
       for (std::size_t m = 0; m < 32; ++m) {
-        int codes = 0;
+        int four = 0;
         for (std::size_t n = 0; n < 4; ++n)
-          codes |= (detail::round_half_away(scaled[128 * half + 32 * n + m]) + 1) << (2 * n);
-        block[32 * half + m] = static_cast<std::byte>(codes);
+          four |= codes[128 * half + 32 * n + m] << (2 * n);
+        block[32 * half + m] = static_cast<std::byte>(four);
       }
-    detail::store_half(block.data() + 64, d);
+    detail::store_le(block.data() + 64, d);
     return block;
   }
 };
