@@ -17,7 +17,7 @@ inline namespace QUERN_BUILD_TAG {
 /// function, so that it may use this instruction set's. Without fused operations, so that floats
 /// are the same too.
 template <class F>
-__attribute__((target("avx2"), flatten)) detail::RowFault
+__attribute__((target("avx2"), flatten)) quern::detail::RowFault
 encode_row_fast(const float* values, std::size_t cols, const float* importance,
                 std::byte* to) noexcept {
   for (std::size_t column = 0; column < cols; column += F::block_size) {
