@@ -19,6 +19,8 @@
 #include <quern/prepack.hpp>
 #include <quern/scope.hpp>
 
+#include "support/tested_formats.hpp"
+
 namespace {
 
 using quern::InputBlockMajor;
@@ -77,10 +79,12 @@ TEST(RealLayers, MultiplyToTheirStoredProductsInBothOrders) {
       ++tested[F::name];
     });
   }
-  boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, quern::Formats>>(
+  boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, support::TestedFormats>>(
       [&](auto tag) {
         using F = typename decltype(tag)::type;
-        if constexpr (F::block_size > 1) EXPECT_GE(tested[F::name], 1) << F::name;
+        if constexpr (F::block_size > 1) {
+          EXPECT_GE(tested[F::name], 1) << F::name;
+        }
       });
 }
 

@@ -18,6 +18,7 @@
 #include <quern/validate.hpp>
 
 #include "support/errors.hpp"
+#include "support/tested_formats.hpp"
 #include "support/weights.hpp"
 
 namespace {
@@ -165,7 +166,7 @@ Case make_case() {
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = [] {
     std::vector<Case> list;
-    boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, quern::Formats>>(
+    boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, support::TestedFormats>>(
         [&](auto tag) {
           using F = typename decltype(tag)::type;
           static_assert(quern::CheckedFormat<F>);

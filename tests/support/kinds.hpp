@@ -22,6 +22,7 @@
 #include <quern/shape.hpp>
 #include <quern/trace.hpp>
 
+#include "tested_formats.hpp"
 #include "weights.hpp"
 
 /// @file
@@ -174,7 +175,7 @@ public:
 [[nodiscard]] inline const std::vector<const Kind*>& kinds() {
   static const std::vector<const Kind*> all = [] {
     std::vector<const Kind*> list;
-    boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, quern::Formats>>(
+    boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, support::TestedFormats>>(
         [&](auto tag) {
           using F = typename decltype(tag)::type;
           static detail::KindOf<F, quern::RowMajor> rows;

@@ -9,6 +9,8 @@
 #include <quern/formats.hpp>
 #include <quern/order.hpp>
 
+#include "tested_formats.hpp"
+
 /// @file
 /// The lists of quern as types of GoogleTest, with names in the output instead of numbers.
 ///
@@ -26,8 +28,8 @@ struct Packed {
 template <class List>
 using Types = boost::mp11::mp_rename<List, testing::Types>;
 
-using EachFormat = Types<quern::Formats>;
-using EachFormatAndOrder = Types<boost::mp11::mp_product<Packed, quern::Formats, quern::Orders>>;
+using EachFormat = Types<TestedFormats>;
+using EachFormatAndOrder = Types<boost::mp11::mp_product<Packed, TestedFormats, quern::Orders>>;
 
 struct Names {
   template <class T>
