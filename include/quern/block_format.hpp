@@ -113,9 +113,19 @@ concept BlockFormat = detail::HasName<F> && detail::HasBlockSize<F> &&
 
 namespace detail {
 
+/// An encoding that is no BlockFormat, and says so: activations, or one scale for a whole tensor.
+template <class F>
+concept HasNoBlockGrid = requires {
+  typename F::NoBlockGrid;
+};
+
 /// Says in words what a type lacks to be a BlockFormat.
 template <class F>
 struct ExplainedFormat {
+  static_assert(!HasNoBlockGrid<F>,
+                "quern::BlockFormat: this encoding holds activations, or has one scale for a whole "
+                "tensor, so it has no grid of blocks and no packed view or weight; use its own "
+                "functions");
   static_assert(HasName<F>, "quern::BlockFormat: the format has no name; add `static constexpr "
                             "std::string_view name`");
   static_assert(HasBlockSize<F>,
