@@ -30,8 +30,8 @@ struct AdapterInserted {
 /// One kernel call.
 struct KernelRun {
   std::string_view kernel;
-  std::size_t bytes_read;
-  std::size_t bytes_written;
+  std::size_t bytes_read;    ///< of the weight, packed as it is, and of the activations, each once
+  std::size_t bytes_written; ///< of the result
   std::chrono::nanoseconds duration;
   std::string_view weight{}; ///< name of the tensor, where it is known
 };
