@@ -197,7 +197,7 @@ TEST(BitNetGemv, HasTheSameBitsOnAnyThreads) {
   const auto x = support::random_values(in, 10);
   std::vector<float> alone(out), shared(out);
   bitnet_gemv(x, weight.view(), alone);
-  for (const std::size_t threads : {1, 2, 5}) {
+  for (const std::size_t threads : {1u, 2u, 5u}) {
     support::ThreadExecutor executor(threads);
     bitnet_gemv(x, weight.view(), shared, executor);
     EXPECT_EQ(support::bits_of(shared), support::bits_of(alone));
