@@ -33,7 +33,9 @@
 #include <quern/formats/q2_0.hpp>
 #include <quern/formats/q2_k.hpp>
 #include <quern/formats/q3_k.hpp>
+#include <quern/formats/q6_k.hpp>
 
+#include "support/reference_sets.hpp"
 #include "support/typed.hpp"
 #include "support/weights.hpp"
 
@@ -103,8 +105,8 @@ private:
 
 using Golden = testing::Types<quern::F16, quern::Q2_K, quern::Q3_K, quern::IQ2_XXS, quern::IQ2_XS,
                               quern::IQ3_XXS, quern::IQ1_S, quern::IQ4_NL, quern::IQ3_S,
-                              quern::IQ2_S, quern::IQ4_XS, quern::IQ1_M, quern::BF16, quern::MXFP4,
-                              quern::NVFP4, quern::Q1_0, quern::Q2_0>;
+                              quern::Q6_K, quern::IQ2_S, quern::IQ4_XS, quern::IQ1_M, quern::BF16,
+                              quern::MXFP4, quern::NVFP4, quern::Q1_0, quern::Q2_0>;
 TYPED_TEST_SUITE(MoreFormatsGolden, Golden, support::Names);
 
 TYPED_TEST(MoreFormatsGolden, DecodesBitForBit) {
@@ -147,6 +149,33 @@ TYPED_TEST(MoreFormatsGolden, EncodesAtLeastAsWell) {
   std::cout << F::name << ": error / GGML's error, mean over rows: " << ratios / counted << "\n";
   if constexpr (!same_bytes<F>) {
     EXPECT_LT(ratios / counted, 0.97);
+  }
+}
+
+// Every fourth row of a layer, since the search takes its time.
+TYPED_TEST(MoreFormatsGolden, PacksTrainedLayersAtLeastAsWell) {
+  using F = TypeParam;
+  for (const auto& set : support::reference_sets<F>()) {
+    if (!set.name.ends_with(support::reference_name(F::name))) continue;
+    double own = 0.0;
+    double other = 0.0;
+    for (std::size_t at = 0; at < set.values.size(); at += 4 * set.cols) {
+      const std::span<const float> row(set.values.data() + at, set.cols);
+      std::vector<float> kept;
+      for (std::size_t from = 0; from < row.size(); from += F::block_size) {
+        const auto block =
+            F::decode(F::encode(row.subspan(from).template first<F::block_size>()).bytes());
+        kept.insert(kept.end(), block.begin(), block.end());
+      }
+      own += support::squared_error(row, kept);
+      other += support::squared_error(row, std::span(set.kept).subspan(at, set.cols));
+    }
+    ASSERT_GT(other, 0.0) << set.name;
+    std::cout << set.name << ": error / GGML's error: " << std::sqrt(own / other) << "\n";
+    if constexpr (same_bytes<F>)
+      EXPECT_EQ(own, other) << set.name;
+    else
+      EXPECT_LT(std::sqrt(own / other), 0.98) << set.name;
   }
 }
 
