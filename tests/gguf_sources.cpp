@@ -237,6 +237,7 @@ TEST(GgufSources, ACopyThatDoesNotFitInMemoryIsRefusedWithAHint) {
 #if defined(GGUF_TEST_SANITIZED)
   GTEST_SKIP() << "the sanitizer stops the program when memory can't be had";
 #else
+  if (sizeof(std::size_t) < 8) GTEST_SKIP() << "a copy may have all of the address space here";
   const auto none = [](std::uint64_t, std::span<std::byte>) { return std::size_t{0}; };
   EXPECT_TRUE(
       contains(support::error_of(
@@ -390,6 +391,11 @@ TEST(GgufSources, TensorsBeyondFourGibibytes) {
       out.put(0x22);
     out.seekp(static_cast<std::streamoff>(table.size() + large));
     out.put(0x33);
+  }
+  if (sizeof(std::size_t) < 8) {
+    EXPECT_THROW(static_cast<void>(File::map(file.path())), quern::Error);
+    EXPECT_THROW(static_cast<void>(File::read(file.path())), quern::Error);
+    return;
   }
   const File open = File::map(file.path(), strict);
   EXPECT_EQ(open.bytes("a").size(), large);

@@ -11,13 +11,16 @@
 #include <quern/isa/avx512.hpp>
 #include <quern/isa/avx512_vnni.hpp>
 #include <quern/isa/avx_vnni.hpp>
+#include <quern/isa/neon.hpp>
+#include <quern/isa/neon_dotprod.hpp>
 #include <quern/isa/scalar.hpp>
 
 namespace quern {
 
-/// Every instruction set of this build, best first. The last one is available everywhere.
-using Isas =
-    boost::mp11::mp_list<isa::Avx512Vnni, isa::Avx512, isa::AvxVnni, isa::Avx2, isa::Scalar>;
+/// Every instruction set that kernels are written for, best first. The last one is available
+/// everywhere.
+using Isas = boost::mp11::mp_list<isa::Avx512Vnni, isa::Avx512, isa::AvxVnni, isa::Avx2,
+                                  isa::NeonDotprod, isa::Neon, isa::Scalar>;
 
 static_assert(boost::mp11::mp_is_set<Isas>::value, "quern::Isas: an instruction set twice");
 

@@ -14,6 +14,8 @@
 #include <quern/kernels/avx2/float_matmul.hpp>
 #include <quern/kernels/avx2/int8_matmul.hpp>
 #include <quern/kernels/int8_scalar.hpp>
+#include <quern/kernels/neon/float_matmul.hpp>
+#include <quern/kernels/neon/int8_matmul.hpp>
 #include <quern/kernels/scalar.hpp>
 #include <quern/order.hpp>
 

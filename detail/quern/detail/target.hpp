@@ -27,6 +27,19 @@
 #endif
 #endif
 
+// Kernels for 64-bit ARM: Neon is part of every such processor, dot products are not. Older
+// versions of Clang have their intrinsics only when the whole translation unit may use them.
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__) && !defined(__AARCH64EB__)
+#define QUERN_ARM_KERNELS 1
+#if !defined(__clang__)
+#define QUERN_NEON_DOTPROD __attribute__((target("arch=armv8.2-a+dotprod")))
+#elif __clang_major__ >= 16
+#define QUERN_NEON_DOTPROD __attribute__((target("dotprod")))
+#elif defined(__ARM_FEATURE_DOTPROD)
+#define QUERN_NEON_DOTPROD
+#endif
+#endif
+
 // Names the instructions that the whole translation unit may use. Code that runs kernels lives in
 // an inline namespace of this name: were it shared, the linker could hand the copy built with wide
 // instructions to a unit that was built to run without them.
@@ -38,6 +51,10 @@
 #define QUERN_BUILD_TAG built_avx
 #elif defined(__SSE4_1__)
 #define QUERN_BUILD_TAG built_sse4
+#elif defined(__ARM_FEATURE_SVE)
+#define QUERN_BUILD_TAG built_sve
+#elif defined(__ARM_FEATURE_DOTPROD)
+#define QUERN_BUILD_TAG built_dotprod
 #else
 #define QUERN_BUILD_TAG built_baseline
 #endif

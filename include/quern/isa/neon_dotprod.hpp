@@ -1,0 +1,17 @@
+// floor: 2
+#pragma once
+
+#include <string_view>
+
+#include <quern/detail/cpu_arm.hpp>
+#include <quern/isa.hpp>
+
+namespace quern::isa {
+
+/// Neon with dot products of bytes (SDOT).
+struct NeonDotprod {
+  static constexpr std::string_view name = "NeonDotprod";
+  [[nodiscard]] static bool available() noexcept { return detail::arm_features().dotprod; }
+};
+
+} // namespace quern::isa
