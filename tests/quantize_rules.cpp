@@ -29,6 +29,7 @@
 #include <quern/formats/tq2_0.hpp>
 #include <quern/quantize.hpp>
 
+#include "support/crc32.hpp"
 #include "support/reference_sets.hpp"
 #include "support/typed.hpp"
 #include "support/weights.hpp"
@@ -306,6 +307,48 @@ TYPED_TEST(QuantizeShortSearch, IsTheSameOnEveryInstructionSet) {
     options.max_isa = at_most<isa::Scalar>();
     EXPECT_EQ(packed<F>(values, F::block_size, options), here);
   }
+}
+
+/// The bytes must not depend on the compiler or its flags, fused multiplication included: a stored
+/// model is what its hash says. A better search may change these numbers.
+template <class F>
+constexpr std::uint32_t own_bytes() {
+  if constexpr (std::is_same_v<F, Q4_0>) return 0xFEF538AA;
+  if constexpr (std::is_same_v<F, Q4_1>) return 0xB194E83F;
+  if constexpr (std::is_same_v<F, Q5_0>) return 0xA5CE22DA;
+  if constexpr (std::is_same_v<F, Q5_1>) return 0xC9D0EF50;
+  if constexpr (std::is_same_v<F, TQ1_0>) return 0x7A7E627E;
+  if constexpr (std::is_same_v<F, TQ2_0>) return 0x2E357510;
+  if constexpr (std::is_same_v<F, MXFP4>) return 0x8CC3BF4E;
+  if constexpr (std::is_same_v<F, NVFP4>) return 0xFAF6DCA7;
+  if constexpr (std::is_same_v<F, Q1_0>) return 0xC86C5A41;
+  if constexpr (std::is_same_v<F, Q2_0>) return 0xB24715A0;
+  if constexpr (std::is_same_v<F, Q4_K>) return 0x394E3543;
+  if constexpr (std::is_same_v<F, Q5_K>) return 0xE77E31BA;
+}
+
+template <class F>
+class QuantizeBytes : public testing::Test {};
+using Own =
+    testing::Types<Q4_0, Q4_1, Q5_0, Q5_1, TQ1_0, TQ2_0, MXFP4, NVFP4, Q1_0, Q2_0, Q4_K, Q5_K>;
+TYPED_TEST_SUITE(QuantizeBytes, Own, support::Names);
+
+TYPED_TEST(QuantizeBytes, AreTheSameEverywhere) {
+  using F = TypeParam;
+  auto values = bell(64 * F::block_size, 21);
+  support::Random random(22);
+  for (float& value : values)
+    if (random.bits() % 61 == 0) value *= 7.3f;
+  std::vector<float> importance(F::block_size);
+  for (float& weight : importance)
+    weight = 1.0f + random.value();
+  std::vector<std::byte> all;
+  for (const QuantizeMode mode : {QuantizeMode::best, QuantizeMode::fast})
+    for (const auto weights : {std::span<const float>(), std::span<const float>(importance)}) {
+      const auto bytes = packed<F>(values, F::block_size, {.mode = mode, .importance = weights});
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    }
+  EXPECT_EQ(support::crc32(all), own_bytes<F>()) << std::hex << support::crc32(all);
 }
 
 } // namespace
