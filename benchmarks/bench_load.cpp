@@ -36,8 +36,8 @@
 ///   of_read_cpu  the same of processor time, of all threads: what else runs on the machine then
 ///                counts only for the caches and the bandwidth that it takes
 ///
-///   cached/N     the file is in the page cache; N threads
-///   disk/N       the system was told to forget it
+///   cached/N/K   the file is in the page cache; N threads, pieces of K KiB
+///   disk/N/K     the system was told to forget it
 
 namespace {
 
@@ -127,10 +127,12 @@ void read_whole(const std::filesystem::path& path) {
   (void)::close(file);
 }
 
-void load_in_kernel_order(const std::filesystem::path& path, std::size_t threads) {
+void load_in_kernel_order(const std::filesystem::path& path, std::size_t threads,
+                          std::size_t piece_bytes) {
   const Threads executor{threads};
   quern::LoadOptions options;
   options.executor = executor;
+  options.piece_bytes = piece_bytes;
   quern::FormPolicy policy;
   policy.form = quern::WeightForm{{}, quern::WeightOrder::input_block_major};
   const auto file = quern::gguf::File::map(path);
@@ -168,6 +170,7 @@ double median(std::vector<double> values) {
 
 void load(benchmark::State& state, bool from_disk) {
   const auto threads = static_cast<std::size_t>(state.range(0));
+  const std::size_t piece_bytes = static_cast<std::size_t>(state.range(1)) << 10;
   const auto& path = model().path();
   Times reads;
   Times loads;
@@ -176,7 +179,7 @@ void load(benchmark::State& state, bool from_disk) {
     if (from_disk) model().forget();
     reads.add([&] { read_whole(path); });
     if (from_disk) model().forget();
-    loads.add([&] { load_in_kernel_order(path, threads); });
+    loads.add([&] { load_in_kernel_order(path, threads, piece_bytes); });
     state.SetIterationTime(loads.wall.back());
   }
   state.counters["GB/s"] = static_cast<double>(model_bytes) / median(loads.wall) / 1e9;
@@ -185,8 +188,14 @@ void load(benchmark::State& state, bool from_disk) {
   state.counters["of_read_cpu"] = median(reads.cpu) / median(loads.cpu);
 }
 
-BENCHMARK_CAPTURE(load, cached, false)->Arg(1)->Arg(2)->Iterations(9)->UseManualTime();
-BENCHMARK_CAPTURE(load, disk, true)->Arg(1)->Arg(2)->Iterations(5)->UseManualTime();
+BENCHMARK_CAPTURE(load, cached, false)
+    ->ArgsProduct({{1, 2}, {64, 256, 1024}})
+    ->Iterations(9)
+    ->UseManualTime();
+BENCHMARK_CAPTURE(load, disk, true)
+    ->ArgsProduct({{1, 2}, {256, 1024}})
+    ->Iterations(5)
+    ->UseManualTime();
 
 } // namespace
 

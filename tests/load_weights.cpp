@@ -361,7 +361,7 @@ struct EveryFormat {
     gguf::Writer writer;
     boost::mp11::mp_for_each<Formats>([&](auto format) {
       using F = decltype(format);
-      data.push_back(support::finite_blocks<F>(27));
+      data.push_back(support::encoded_blocks<F>(27));
       writer.add_weight(F::name, PackedView<F, RowMajor>(data.back(), OutIn{9, 3 * F::block_size}));
     });
     data.push_back(support::finite_blocks<F32>(96));
@@ -571,6 +571,31 @@ TEST(LoadFailure, WithoutMemoryNothingIsLeftBehind) {
     }
   }
   EXPECT_GT(failures, static_cast<int>(format_count));
+}
+
+TEST(LoadFailure, AFileThatBecameShorterIsAnErrorAndNoSignal) {
+  const support::TempFolder folder;
+  const auto path = folder / "model.gguf";
+  const OneWeight weight(q4_0);
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(weight.bytes.data()),
+             static_cast<std::streamsize>(weight.bytes.size()));
+  const auto file = gguf::File::map(path);
+  if (!file.reader()) GTEST_SKIP() << "files are not mapped here";
+  ModelScope scope;
+  for (const WeightForm& form :
+       {WeightForm{{}, WeightOrder::as_stored, WeightResidency::memory},
+        WeightForm{{}, WeightOrder::input_block_major}, WeightForm{dequantize<float>}}) {
+    std::filesystem::resize_file(path, weight.bytes.size());
+    const auto plan = plan_all(file, form);
+    (void)load_model(plan, scope);
+    const std::size_t live = scope.live_bytes();
+    std::filesystem::resize_file(path, weight.bytes.size() - 40); // the last block is gone
+    const std::string message =
+        error_of(ErrorCode::file_read, [&] { (void)load_model(plan, scope); });
+    EXPECT_TRUE(contains(message, "\"w\"")) << message;
+    EXPECT_EQ(scope.live_bytes(), live);
+  }
 }
 
 TEST(LoadFailure, AStepScopeIsRefused) {

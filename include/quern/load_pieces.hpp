@@ -33,7 +33,7 @@ struct LoadOptions {
   /// Called after each piece with the bytes of the files that are done and their sum; by one thread
   /// at a time, though maybe not by the calling one. An exception stops the loading.
   std::function<void(std::size_t done, std::size_t total)> progress = {};
-  /// The size of a piece, at least one row. Each thread needs that much memory besides.
+  /// The size of a piece, at least one row. Each thread needs twice that much memory besides.
   std::size_t piece_bytes = std::size_t{1} << 20;
   /// Refuse, before anything is read or allocated, to load what is not as asked for: a tensor that
   /// has a downgrade.
@@ -93,6 +93,7 @@ public:
     job.pieces_per_slice = (plan.shape.out + job.rows - 1) / job.rows;
     pieces_ += job.pieces_per_slice * plan.slices;
     total_ += plan.bytes_before;
+    if (plan.reader) reading_ = std::max(reading_, job.rows * job.row_before);
     staging_ =
         std::max(staging_, plan.converts() ? plan.shape.in * sizeof(float) : job.rows * job.row);
     jobs_.push_back(job);
@@ -105,8 +106,9 @@ public:
     const auto work = [&](std::size_t) noexcept {
       try {
         const Bytes staging = allocate_bytes(staging_);
+        const Bytes reading = allocate_bytes(reading_);
         for (std::size_t piece = next_++; piece < pieces_ && !failed_; piece = next_++)
-          load(piece, staging.get());
+          load(piece, staging.get(), reading.get());
       } catch (...) {
         const std::lock_guard lock(mutex_);
         if (!failed_) failure_ = std::current_exception();
@@ -128,29 +130,48 @@ private:
     std::size_t first_piece;
   };
 
-  void load(std::size_t piece, std::byte* staging) {
+  void load(std::size_t piece, std::byte* staging, std::byte* reading) {
     const Job& job =
         *std::prev(std::ranges::upper_bound(jobs_, piece, std::ranges::less{}, &Job::first_piece));
     const PlannedTensor& plan = *job.plan;
     const std::size_t slice = (piece - job.first_piece) / job.pieces_per_slice;
     const std::size_t first = (piece - job.first_piece) % job.pieces_per_slice * job.rows;
     const std::size_t rows = std::min(job.rows, plan.shape.out - first);
-    const std::span<const std::byte> from = plan.stored.subspan(
+    std::span<const std::byte> from = plan.stored.subspan(
         (slice * plan.shape.out + first) * job.row_before, rows * job.row_before);
-    if (plan.file_is_mapped) prefetch_pages(from.data(), from.size());
     const RowTarget target{job.to.data() + slice * plan.shape.out * job.row, plan.shape.out,
                            plan.blocks_per_row(), plan.relays()};
-    if (plan.converts())
-      convert(plan, from.data(), first, rows, target, staging);
-    else if (!target.by_columns)
-      std::memcpy(target.data + first * job.row, from.data(), from.size());
-    else
-      with_format(plan.type, [&](auto tag) {
-        place_rows<decltype(tag)::type::bytes_per_block>(from.data(), first, rows, target, staging);
-      });
-    // Else the process would hold the file and the copy.
-    if (plan.file_is_mapped) release_pages(from.data(), from.size());
+    if (plan.keeps_bytes()) {
+      const std::span<std::byte> to{target.data + first * job.row, from.size()};
+      if (plan.reader)
+        read(plan, from.data(), to);
+      else
+        std::memcpy(to.data(), from.data(), to.size());
+    } else {
+      if (plan.reader) {
+        const std::span<std::byte> buffer{reading, from.size()};
+        read(plan, from.data(), buffer);
+        from = buffer;
+      }
+      if (plan.converts())
+        convert(plan, from.data(), first, rows, target, staging);
+      else
+        with_format(plan.type, [&](auto tag) {
+          using F = typename decltype(tag)::type;
+          place_rows<F::bytes_per_block>(from.data(), first, rows, target, staging);
+        });
+    }
     report(from.size());
+  }
+
+  /// Through the file, not the mapping, whose pages would stay in the process and cost more to
+  /// touch than to copy.
+  static void read(const PlannedTensor& plan, const std::byte* part, std::span<std::byte> into) {
+    if (!plan.reader.read(part, into))
+      throw Error(ErrorCode::file_read,
+                  "quern::load: tensor " + gguf::detail::in_quotes(plan.name) + ": " +
+                      std::to_string(into.size()) +
+                      " bytes can't be read any more; the file has changed since it was opened");
   }
 
   static void convert(const PlannedTensor& plan, const std::byte* from, std::size_t first,
@@ -176,6 +197,7 @@ private:
   std::size_t pieces_ = 0;
   std::size_t total_ = 0;
   std::size_t staging_ = 0;
+  std::size_t reading_ = 0;
   std::atomic<std::size_t> next_ = 0;
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;

@@ -31,6 +31,7 @@ public:
   LoadedTensor(PlannedTensor plan, std::span<const std::byte> bytes)
       : plan_(std::move(plan)), bytes_(bytes) {
     plan_.stored = {};
+    plan_.reader = {};
   }
 
   /// What was done and why.

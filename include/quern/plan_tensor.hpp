@@ -17,6 +17,7 @@
 #include <quern/formats.hpp>
 #include <quern/gguf/error.hpp>
 #include <quern/gguf/file.hpp>
+#include <quern/gguf/mapped_reader.hpp>
 #include <quern/gguf/tensor.hpp>
 #include <quern/gguf/type.hpp>
 #include <quern/kernel_set.hpp>
@@ -60,6 +61,7 @@ struct PlannedTensor {
   std::size_t bytes = 0;               ///< when loaded
   std::vector<std::string> downgrades; ///< what was not done as asked, or done unasked, and why
   std::span<const std::byte> stored;   ///< the data, in the file; valid as long as that
+  gguf::MappedReader reader;           ///< of the file, when it is mapped
   bool file_is_mapped = false;
 
   /// True when the values are decoded and encoded anew.
@@ -201,6 +203,7 @@ inline void plan_order(PlannedTensor& plan, const KernelSet& kernels) {
   plan.stored_type = plan.type = tensor.type_id;
   plan.bytes_before = plan.bytes = static_cast<std::size_t>(tensor.bytes);
   plan.file_is_mapped = file.residency() == gguf::Residency::mapped;
+  plan.reader = file.reader();
   if (tensor.type == nullptr) {
     plan.skipped = true;
     plan.downgrades.push_back("not loaded: " + gguf::type_name(tensor.type_id));

@@ -10,7 +10,6 @@
 
 #if defined(__linux__)
 #include <sys/mman.h>
-#include <unistd.h>
 #endif
 
 namespace quern::detail {
@@ -25,47 +24,11 @@ inline constexpr std::size_t cache_line = 64;
   return bytes >= 2 * huge_page ? huge_page : cache_line;
 }
 
-#if defined(__linux__)
-[[nodiscard]] inline std::size_t page_bytes() noexcept {
-  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  return bytes;
-}
-#endif
-
 /// Asks the kernel to back [data, data + bytes) with large pages; only a hint.
 inline void advise_huge_pages([[maybe_unused]] void* data,
                               [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   if (bytes >= 2 * huge_page) (void)madvise(data, bytes & ~(huge_page - 1), MADV_HUGEPAGE);
-#endif
-}
-
-/// Asks the kernel to read the pages of a mapped file that hold [data, data + bytes); only a hint.
-inline void prefetch_pages([[maybe_unused]] const std::byte* data,
-                           [[maybe_unused]] std::size_t bytes) noexcept {
-#if defined(__linux__)
-  if (bytes == 0) return;
-  const std::size_t page = page_bytes();
-  const std::size_t before = reinterpret_cast<std::uintptr_t>(data) % page;
-  auto* const start = const_cast<std::byte*>(data - before);
-#if defined(MADV_POPULATE_READ)
-  // One call instead of a fault every few pages. Kernels before 5.14 don't know it.
-  if (madvise(start, bytes + before, MADV_POPULATE_READ) == 0) return;
-#endif
-  (void)madvise(start, bytes + before, MADV_WILLNEED);
-#endif
-}
-
-/// Gives up the pages of a mapped file that lie within [data, data + bytes): the process no longer
-/// counts them as its own; they are read again when they are touched.
-inline void release_pages([[maybe_unused]] const std::byte* data,
-                          [[maybe_unused]] std::size_t bytes) noexcept {
-#if defined(__linux__)
-  const std::size_t page = page_bytes();
-  const std::size_t before = (page - reinterpret_cast<std::uintptr_t>(data) % page) % page;
-  if (bytes < before + page) return;
-  (void)madvise(const_cast<std::byte*>(data + before), (bytes - before) / page * page,
-                MADV_DONTNEED);
 #endif
 }
 

@@ -25,6 +25,7 @@
 #include <quern/error.hpp>
 #include <quern/formats.hpp>
 #include <quern/gguf/error.hpp>
+#include <quern/gguf/mapped_reader.hpp>
 #include <quern/gguf/metadata.hpp>
 #include <quern/gguf/options.hpp>
 #include <quern/gguf/parse.hpp>
@@ -149,6 +150,8 @@ public:
   [[nodiscard]] std::uint64_t size() const noexcept { return source_.size(); }
   /// Where the bytes of the file live.
   [[nodiscard]] Residency residency() const noexcept { return source_.residency(); }
+  /// Reads parts of a mapped file through the file; for other sources it reads nothing.
+  [[nodiscard]] const MappedReader& reader() const noexcept { return source_.reader(); }
 
 private:
   File(Source source, const Options& options)

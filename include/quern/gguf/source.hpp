@@ -16,12 +16,12 @@
 
 #include <quern/error.hpp>
 #include <quern/gguf/error.hpp>
+#include <quern/gguf/mapped_reader.hpp>
 
 #if defined(__unix__) || defined(__APPLE__)
 #define QUERN_GGUF_HAS_MMAP 1
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -109,9 +109,9 @@ public:
   [[nodiscard]] static Source map(const std::filesystem::path& path, std::uint64_t offset = 0) {
 #if QUERN_GGUF_HAS_MMAP
     require_regular("quern::gguf::File::map", path);
-    const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+    auto file = std::make_shared<const OpenFile>(path);
     struct stat status {};
-    if (file.number < 0 || ::fstat(file.number, &status) != 0)
+    if (file->number() < 0 || ::fstat(file->number(), &status) != 0)
       cannot_open("quern::gguf::File::map", path, std::strerror(errno));
     const std::uint64_t size = rest(static_cast<std::uint64_t>(status.st_size), offset);
     Source source(size, Residency::mapped);
@@ -121,11 +121,12 @@ public:
     const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
     const std::uint64_t before = offset % page; // a mapping starts at a page
     const std::size_t length = source.length() + static_cast<std::size_t>(before);
-    void* const start = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file.number,
+    void* const start = ::mmap(nullptr, length, PROT_READ, MAP_PRIVATE, file->number(),
                                static_cast<off_t>(offset - before));
     if (start == MAP_FAILED) cannot_open("quern::gguf::File::map", path, std::strerror(errno));
     source.mapping_ = std::unique_ptr<void, Unmap>(start, Unmap{length});
     source.data_ = static_cast<const std::byte*>(start) + before;
+    source.reader_ = MappedReader(std::move(file), source.data_, offset);
     return source;
 #else
     return read(path, offset);
@@ -149,6 +150,10 @@ public:
   }
   [[nodiscard]] const std::byte* data() const noexcept {
     return data_;
+  }
+  /// Reads parts of a mapped file; nothing for other sources.
+  [[nodiscard]] const MappedReader& reader() const noexcept {
+    return reader_;
   }
   /// The bytes in memory.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
@@ -188,15 +193,6 @@ private:
   struct Unmap {
     std::size_t length;
     void operator()(void* start) const noexcept { ::munmap(start, length); }
-  };
-  struct Descriptor {
-    int number;
-    explicit Descriptor(int open_file) noexcept : number(open_file) {}
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    ~Descriptor() {
-      if (number >= 0) ::close(number);
-    }
   };
 #endif
 
@@ -240,6 +236,7 @@ private:
   std::uint64_t loaded_ = 0;
   Residency residency_ = Residency::borrowed;
   ReadAt read_;
+  MappedReader reader_;
   std::string origin_;
 };
 
