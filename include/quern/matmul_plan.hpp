@@ -71,6 +71,8 @@ template <class K>
 
 } // namespace detail
 
+inline namespace QUERN_BUILD_TAG {
+
 /// A product `y = x * W^T` with a kernel chosen once, by plan(), for activations of type
 /// `Activation` (float, or Int8Blocks<Width>). It refers to the weight, which must outlive it, and
 /// is a value of its own: it can be copied and run by several threads at once.
@@ -177,8 +179,6 @@ template <class Activation>
 [[nodiscard]] std::string to_string(const MatmulPlan<Activation>& plan) {
   return to_string(plan.key()) + " (" + std::string(to_string(plan.step())) + ")";
 }
-
-inline namespace QUERN_BUILD_TAG {
 
 /// Picks the kernel for a weight: exactly as things are; for the int8 activations that the format
 /// asks for; after a relayout, if `options.prepack_weights` says where; the portable one. A
