@@ -14,6 +14,8 @@
 #include <quern/formats/q4_0.hpp>
 #include <quern/order.hpp>
 
+#include "any_format.hpp"
+
 /// @file
 /// Weights to test with. Block places are spelled out here once more, apart from quern's own
 /// functions, so that a fault there can't hide in the tests.
@@ -56,7 +58,7 @@ template <quern::BlockFormat F>
     const std::span<std::byte, F::bytes_per_block> here{bytes.data() + block * F::bytes_per_block,
                                                         F::bytes_per_block};
     const auto finite = [&] {
-      const auto values = F::decode(here);
+      const auto values = decode_blocks(F::gguf_type, here);
       return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
     };
     do
@@ -70,15 +72,7 @@ template <quern::BlockFormat F>
 /// `count` blocks in which F::encode packed values of about [-1, 1).
 template <quern::BlockFormat F>
 [[nodiscard]] std::vector<std::byte> encoded_blocks(std::size_t count, std::uint32_t seed = 1) {
-  const auto values = random_values(count * F::block_size, seed);
-  std::vector<std::byte> bytes;
-  bytes.reserve(count * F::bytes_per_block);
-  for (std::size_t block = 0; block < count; ++block) {
-    const auto encoded = F::encode(std::span<const float, F::block_size>{
-        values.data() + block * F::block_size, F::block_size});
-    bytes.insert(bytes.end(), encoded.bytes().begin(), encoded.bytes().end());
-  }
-  return bytes;
+  return encode_blocks(F::gguf_type, random_values(count * F::block_size, seed));
 }
 
 /// Flat place of block (o, b) of an `out x blocks_per_row` grid.
@@ -104,14 +98,7 @@ template <quern::BlockFormat F, quern::BlockOrder O>
 /// The matrix that blocks mean which are given row after row.
 template <quern::BlockFormat F>
 [[nodiscard]] std::vector<float> decoded(std::span<const std::byte> row_major) {
-  std::vector<float> matrix;
-  matrix.reserve(row_major.size() / F::bytes_per_block * F::block_size);
-  for (std::size_t at = 0; at < row_major.size(); at += F::bytes_per_block) {
-    const auto values = F::decode(
-        std::span<const std::byte, F::bytes_per_block>{row_major.data() + at, F::bytes_per_block});
-    matrix.insert(matrix.end(), values.begin(), values.end());
-  }
-  return matrix;
+  return decode_blocks(F::gguf_type, row_major);
 }
 
 /// x * W^T by plain loops in double: x is `[m, in]`, the matrix `[out, in]`, the result `[m, out]`.
