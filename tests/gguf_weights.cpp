@@ -14,6 +14,7 @@
 #include <quern/formats.hpp>
 #include <quern/gguf/file.hpp>
 #include <quern/gguf/writer.hpp>
+#include <quern/validate.hpp>
 
 #include "gguf_bytes.hpp"
 #include "support/errors.hpp"
@@ -172,6 +173,26 @@ TEST(GgufWeight, H73_AViewHoldsExactlyTheBytesOfItsTensor) {
   static_cast<void>(support::error_of(ErrorCode::size_mismatch, [&] {
     static_cast<void>(PackedView<quern::Q4_0, RowMajor>(data.first(35), OutIn{2, 32}));
   }));
+}
+
+TEST(GgufWeight, H74_BadContentOpensAndIsFoundWhenAskedFor) {
+  // Two slices of 3 rows of 2 blocks; block (1, 1) of the second has a NaN as its scale.
+  std::vector<std::byte> blocks = support::encoded_blocks<quern::Q8_0>(12);
+  constexpr std::size_t bad = (6 + 3) * 34;
+  blocks[bad] = std::byte{0x01};
+  blocks[bad + 1] = std::byte{0x7C};
+  const Bytes file = matrix_file<quern::Q8_0>(blocks, {64, 3, 2});
+  expect_opened(file, {}, [](const File& open) {
+    open.visit_weight("w", 0, [](const auto& view) { EXPECT_TRUE(quern::validate(view).ok()); });
+    open.visit_weight("w", 1, [](const auto& view) {
+      const auto found = quern::validate(view);
+      EXPECT_EQ(found.fault, quern::BlockFault::not_a_number);
+      EXPECT_EQ(found.out, 1u);
+      EXPECT_EQ(found.block, 1u);
+      EXPECT_TRUE(contains(support::error_of(ErrorCode::bad_block, [&] { found.require(); }),
+                           "block (1, 1)"));
+    });
+  });
 }
 
 TEST(GgufWeight, H75_PartsStartAtRowsAndBlocks) {

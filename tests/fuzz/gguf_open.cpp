@@ -1,12 +1,10 @@
 // A libFuzzer target: any bytes are opened in every mode, and everything that an open file offers
-// is used.
-//
-//   clang++ -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -Iinclude -Idetail -Ikernels \
-//       tests/fuzz/gguf_open.cpp -o gguf_open && ./gguf_open -max_len=4096 corpus/
+// is used: metadata is walked, weights are visited, validated and decoded.
 //
 // Nothing but a gguf::Error may come out of opening. What opens in strict mode is also written anew
 // and must read back as the same file.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -17,6 +15,7 @@
 
 #include <quern/gguf/file.hpp>
 #include <quern/gguf/writer.hpp>
+#include <quern/validate.hpp>
 
 namespace {
 
@@ -59,8 +58,14 @@ void decode(const File& file, const Tensor& tensor) {
   const auto use = [&](const auto& view) {
     if (view.out() == 0 || view.in() == 0 || view.in() > 65536) return;
     std::vector<float> row(view.in());
-    view.decode_row(0, row);
-    view.decode_row(view.out() - 1, row);
+    const auto found = quern::validate(view);
+    require(!found.message().empty() && found.out < view.out());
+    for (const std::size_t o : {std::size_t{0}, view.out() - 1}) {
+      view.decode_row(o, row);
+      // What is valid decodes to numbers.
+      require(!found.ok() ||
+              std::ranges::all_of(row, [](float value) { return std::isfinite(value); }));
+    }
     sum += static_cast<unsigned>(view.bytes());
   };
   if (tensor.is_matrix())
