@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <quern/detail/cpu.hpp>
+#include <quern/detail/cpu_arm.hpp>
 #include <quern/isas.hpp>
 
 namespace {
@@ -94,6 +95,26 @@ TEST(Cpu, ThisOne) {
   EXPECT_EQ(here.avx512, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                              __builtin_cpu_supports("avx512dq") &&
                              __builtin_cpu_supports("avx512vl"));
+#endif
+}
+
+TEST(CpuArm, BitsOfTheSystem) {
+  using quern::detail::arm_features_of;
+  using quern::detail::ArmFeatures;
+  constexpr std::uint64_t asimd = 1u << 1, dotprod = 1u << 20;
+  EXPECT_EQ(arm_features_of(0), ArmFeatures{});
+  EXPECT_EQ(arm_features_of(~(asimd | dotprod)), ArmFeatures{});
+  EXPECT_EQ(arm_features_of(asimd), (ArmFeatures{true, false}));
+  EXPECT_EQ(arm_features_of(asimd | dotprod), (ArmFeatures{true, true}));
+  EXPECT_EQ(arm_features_of(dotprod), ArmFeatures{}) << "dot products come with Neon";
+}
+
+TEST(CpuArm, ThisOne) {
+#if defined(__aarch64__)
+  EXPECT_TRUE(quern::isa::Neon::available());
+#else
+  EXPECT_FALSE(quern::isa::Neon::available());
+  EXPECT_FALSE(quern::isa::NeonDotprod::available());
 #endif
 }
 
