@@ -20,8 +20,9 @@
 #include <quern/gguf/file.hpp>
 #include <quern/gguf/split.hpp>
 #include <quern/gguf/writer.hpp>
+#include <quern/kernels.hpp>
 #include <quern/load.hpp>
-#include <quern/matmul.hpp>
+#include <quern/matrix_view.hpp>
 #include <quern/prepack.hpp>
 #include <quern/quantize.hpp>
 #include <quern/trace_sinks.hpp>
@@ -102,10 +103,14 @@ std::vector<float> floats_of(const LoadedTensor& tensor) {
 std::vector<std::uint32_t> float_bits_of(const LoadedTensor& tensor) {
   return support::bits_of(floats_of(tensor));
 }
+/// By the portable kernel: all of them for all formats would take minutes to compile, and that they
+/// agree is tested elsewhere.
 std::vector<float> product_of(std::span<const float> x, const LoadedTensor& tensor) {
-  return tensor.visit([&](const auto& view) {
-    std::vector<float> y(x.size() / view.in() * view.out());
-    matmul_weight_transposed(x, view, std::span<float>(y));
+  return tensor.visit([&]<class F, class O>(const PackedView<F, O>& view) {
+    const std::size_t count = x.size() / view.in();
+    std::vector<float> y(count * view.out());
+    kernels::Matmul<float, F, O, isa::Scalar>::run(MatrixView<const float>{x, count, view.in()},
+                                                   view, MatrixView<float>{y, count, view.out()});
     return y;
   });
 }
