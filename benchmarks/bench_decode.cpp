@@ -1,5 +1,22 @@
-// Decoding and the Eigen reference, per format, beside a plain copy of as many floats.
+// Decoding a weight next to a plain copy of as many floats. Both run in turn in every iteration, on
+// the same buffers, so that they meet the machine in the same state. Figures are GB/s of floats
+// written:
+//
+//   GB/s        decoding, median over the iterations
+//   copy_GB/s   memcpy of as many floats, the same
+//   fill_GB/s   memset of as many floats, the same
+//   of_copy     quotient of the medians of decoding and memcpy
+//   of_fill     of decoding and memset, which reads nothing
+//
+//   cache/...   16384 values, which stay in a second-level cache
+//   large/...   16 Mi values, four times a usual third-level cache
+//
+// and for comparison, of 64 x 2048 values: matmul/... the product with one row of x, reference/...
+// the same by Eigen, which decodes first.
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,17 +33,14 @@
 #include <quern/eigen/reference.hpp>
 #include <quern/formats.hpp>
 #include <quern/matmul.hpp>
-#include <quern/quantize.hpp>
 
 namespace {
 
+using quern::InputBlockMajor;
 using quern::MatrixView;
 using quern::OutIn;
+using quern::PackedView;
 using quern::RowMajor;
-
-// 64 rows of 2048 values: the packed and the decoded matrix stay in a second- or third-level cache.
-constexpr std::size_t rows = 64;
-constexpr std::size_t columns = 2048;
 
 std::vector<float> random_values(std::size_t count) {
   std::mt19937 generator(1);
@@ -37,74 +51,128 @@ std::vector<float> random_values(std::size_t count) {
   return values;
 }
 
+/// Blocks of all kinds of bytes that decode to finite values. Up to 512 differ, then they repeat.
 template <class F>
-const quern::PackedWeight<F, RowMajor>& weight() {
-  static const auto packed =
-      quern::quantize<F>(random_values(rows * columns), OutIn{rows, columns});
-  return packed;
+std::vector<std::byte> blocks(std::size_t count) {
+  std::mt19937 generator(1);
+  std::vector<std::byte> bytes(count * F::bytes_per_block);
+  const std::size_t distinct = std::min<std::size_t>(count, 512);
+  for (std::size_t n = 0; n < distinct; ++n) {
+    const std::span<std::byte, F::bytes_per_block> block{bytes.data() + n * F::bytes_per_block,
+                                                         F::bytes_per_block};
+    do
+      for (std::byte& byte : block)
+        byte = static_cast<std::byte>(generator() >> 24);
+    while (!std::ranges::all_of(F::decode(block), [](float v) { return std::isfinite(v); }));
+  }
+  for (std::size_t i = distinct * F::bytes_per_block; i < bytes.size(); ++i)
+    bytes[i] = bytes[i - distinct * F::bytes_per_block];
+  return bytes;
 }
 
-void copy_floats(benchmark::State& state) {
-  const auto from = random_values(rows * columns);
-  std::vector<float> to(from.size());
-  for (auto _ : state) {
-    std::memcpy(to.data(), from.data(), from.size() * sizeof(float));
-    benchmark::DoNotOptimize(to.data());
-    benchmark::ClobberMemory();
-  }
-  state.SetBytesProcessed(state.iterations() *
-                          static_cast<std::int64_t>(from.size() * sizeof(float)));
+double median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 
-template <class F>
-void decode_weight(benchmark::State& state) {
-  const auto view = weight<F>().view();
-  std::vector<float> to(rows * columns);
+template <class F, class O>
+void decode_weight(benchmark::State& state, std::size_t rows, std::size_t columns) {
+  const auto bytes = blocks<F>(rows * columns / F::block_size);
+  const PackedView<F, O> weight{std::span<const std::byte>(bytes), OutIn{rows, columns}};
+  std::vector<float> from(rows * columns, 1.0f), to(rows * columns);
+  const MatrixView<float> matrix{std::span<float>(to), rows, columns};
+  const std::size_t size = to.size() * sizeof(float);
+  // One pass over little data is too short for the clock.
+  const std::size_t repeats = std::max<std::size_t>(1, (std::size_t{4} << 20) / size);
+  std::vector<double> decoding, copying, filling;
+  const auto time = [&](std::vector<double>& times, auto&& call) {
+    using Clock = std::chrono::steady_clock;
+    const auto start = Clock::now();
+    for (std::size_t i = 0; i < repeats; ++i) {
+      call();
+      benchmark::ClobberMemory();
+    }
+    times.push_back(std::chrono::duration<double>(Clock::now() - start).count() /
+                    static_cast<double>(repeats));
+    return times.back();
+  };
   for (auto _ : state) {
-    quern::decode(view, MatrixView<float>{std::span<float>(to), rows, columns});
-    benchmark::DoNotOptimize(to.data());
-    benchmark::ClobberMemory();
+    time(copying, [&] { std::memcpy(to.data(), from.data(), size); });
+    time(filling, [&] { std::memset(to.data(), 1, size); });
+    state.SetIterationTime(time(decoding, [&] { quern::decode(weight, matrix); }));
   }
-  state.SetBytesProcessed(state.iterations() *
-                          static_cast<std::int64_t>(to.size() * sizeof(float)));
+  const auto giga = [&](std::vector<double>& times) {
+    return static_cast<double>(size) / median(times) / 1e9;
+  };
+  const double decoded = giga(decoding), copied = giga(copying), filled = giga(filling);
+  state.counters["GB/s"] = decoded;
+  state.counters["copy_GB/s"] = copied;
+  state.counters["fill_GB/s"] = filled;
+  state.counters["of_copy"] = decoded / copied;
+  state.counters["of_fill"] = decoded / filled;
 }
+
+// What is done with the floats: 64 rows of 2048 stay in a second- or third-level cache.
+constexpr OutIn product_shape{quern::Out{64}, quern::In{2048}};
+
+template <class F>
+struct Product {
+  std::vector<std::byte> bytes = blocks<F>(product_shape.out * product_shape.in / F::block_size);
+  PackedView<F, RowMajor> weight{std::span<const std::byte>(bytes), product_shape};
+  std::vector<float> x = random_values(product_shape.in);
+};
 
 template <class F>
 void multiply_by_reference(benchmark::State& state) {
-  const auto view = weight<F>().view();
-  const auto x = random_values(columns);
-  const Eigen::Map<const quern::RowMajorMatrix<float>> activations(x.data(), 1, columns);
+  const Product<F> product;
+  const Eigen::Map<const quern::RowMajorMatrix<float>> activations(
+      product.x.data(), 1, static_cast<Eigen::Index>(product.x.size()));
   for (auto _ : state) {
-    auto y = quern::reference::matmul_weight_transposed(activations, view);
+    auto y = quern::reference::matmul_weight_transposed(activations, product.weight);
     benchmark::DoNotOptimize(y.data());
   }
-  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(rows * columns));
+  state.SetItemsProcessed(state.iterations() *
+                          static_cast<std::int64_t>(product_shape.out * product_shape.in));
 }
 
 template <class F>
 void multiply(benchmark::State& state) {
-  const auto view = weight<F>().view();
-  const auto x = random_values(columns);
-  std::vector<float> y(rows);
+  const Product<F> product;
+  std::vector<float> y(product_shape.out);
   for (auto _ : state) {
-    quern::matmul_weight_transposed(x, view, y);
+    quern::matmul_weight_transposed(std::span<const float>(product.x), product.weight,
+                                    std::span<float>(y));
     benchmark::DoNotOptimize(y.data());
     benchmark::ClobberMemory();
   }
-  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(rows * columns));
+  state.SetItemsProcessed(state.iterations() *
+                          static_cast<std::int64_t>(product_shape.out * product_shape.in));
+}
+
+template <class F, class O>
+void add_decode(const std::string& name) {
+  benchmark::RegisterBenchmark(("cache/" + name).c_str(), decode_weight<F, O>, 16, 1024)
+      ->Iterations(100) // of several passes each
+      ->UseManualTime()
+      ->Unit(benchmark::kMicrosecond);
+  benchmark::RegisterBenchmark(("large/" + name).c_str(), decode_weight<F, O>, 4096, 4096)
+      ->Iterations(20)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-  benchmark::RegisterBenchmark("copy", copy_floats);
   boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, quern::Formats>>(
       [](auto tag) {
         using F = typename decltype(tag)::type;
         const std::string name(F::name);
-        benchmark::RegisterBenchmark(("decode/" + name).c_str(), decode_weight<F>);
-        benchmark::RegisterBenchmark(("reference/" + name).c_str(), multiply_by_reference<F>);
+        add_decode<F, RowMajor>(name + "/" + std::string(RowMajor::name));
+        add_decode<F, InputBlockMajor>(name + "/" + std::string(InputBlockMajor::name));
         benchmark::RegisterBenchmark(("matmul/" + name).c_str(), multiply<F>);
+        benchmark::RegisterBenchmark(("reference/" + name).c_str(), multiply_by_reference<F>);
       });
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
