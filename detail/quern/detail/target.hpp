@@ -14,10 +14,16 @@
 #define QUERN_TARGET_INLINE(features) __attribute__((target(features), always_inline)) inline
 #define QUERN_AVX2_FEATURES "avx2,fma,f16c"
 #define QUERN_AVX512_FEATURES "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"
+#define QUERN_AVX_VNNI_FEATURES QUERN_AVX2_FEATURES ",avxvnni"
+#define QUERN_AVX512_VNNI_FEATURES QUERN_AVX512_FEATURES ",avx512vnni"
 #define QUERN_AVX2 QUERN_TARGET(QUERN_AVX2_FEATURES)
 #define QUERN_AVX2_INLINE QUERN_TARGET_INLINE(QUERN_AVX2_FEATURES)
 #define QUERN_AVX512 QUERN_TARGET(QUERN_AVX512_FEATURES)
 #define QUERN_AVX512_INLINE QUERN_TARGET_INLINE(QUERN_AVX512_FEATURES)
+#define QUERN_AVX_VNNI QUERN_TARGET(QUERN_AVX_VNNI_FEATURES)
+#define QUERN_AVX_VNNI_INLINE QUERN_TARGET_INLINE(QUERN_AVX_VNNI_FEATURES)
+#define QUERN_AVX512_VNNI QUERN_TARGET(QUERN_AVX512_VNNI_FEATURES)
+#define QUERN_AVX512_VNNI_INLINE QUERN_TARGET_INLINE(QUERN_AVX512_VNNI_FEATURES)
 // Before a loop over registers, whose bounds are constants: an array stays in registers only when
 // every index is known.
 #if defined(__clang__)
@@ -31,6 +37,7 @@
 // versions of Clang have their intrinsics only when the whole translation unit may use them.
 #if (defined(__GNUC__) || defined(__clang__)) && defined(__aarch64__) && !defined(__AARCH64EB__)
 #define QUERN_ARM_KERNELS 1
+#define QUERN_NEVER_INLINE __attribute__((noinline))
 #if !defined(__clang__)
 #define QUERN_NEON_DOTPROD __attribute__((target("arch=armv8.2-a+dotprod")))
 #elif __clang_major__ >= 16

@@ -5,7 +5,6 @@
 
 #if defined(QUERN_X86_KERNELS)
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 
 #include <quern/block_format.hpp>
@@ -14,6 +13,7 @@
 #include <quern/kernels/avx2/float_dense.hpp>
 #include <quern/kernels/avx2/float_driver.hpp>
 #include <quern/kernels/avx2/float_unpack.hpp>
+#include <quern/kernels/avx2/grid.hpp>
 #include <quern/kernels/avx2/ops.hpp>
 #include <quern/matrix_view.hpp>
 #include <quern/order.hpp>
@@ -23,15 +23,6 @@ namespace quern::kernels {
 
 namespace avx2 {
 inline namespace QUERN_BUILD_TAG {
-
-/// The grid of a view, in bytes.
-template <BlockFormat F, BlockOrder O>
-[[nodiscard]] Grid grid_of(const PackedView<F, O>& w) noexcept {
-  constexpr bool rows = std::same_as<O, RowMajor>;
-  const std::size_t slow = w.stride() * F::bytes_per_block;
-  return {w.data(), w.out(), w.blocks_per_row(), rows ? slow : F::bytes_per_block,
-          rows ? F::bytes_per_block : slow};
-}
 
 /// y = x * W^T for any number of rows of x, in either order.
 template <BlockFormat F>
