@@ -15,7 +15,6 @@
 // the same by Eigen, which decodes first.
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +32,8 @@
 #include <quern/eigen/reference.hpp>
 #include <quern/formats.hpp>
 #include <quern/matmul.hpp>
+
+#include "thread_clock.hpp"
 
 namespace {
 
@@ -87,14 +88,12 @@ void decode_weight(benchmark::State& state, std::size_t rows, std::size_t column
   const std::size_t repeats = std::max<std::size_t>(1, (std::size_t{4} << 20) / size);
   std::vector<double> decoding, copying, filling;
   const auto time = [&](std::vector<double>& times, auto&& call) {
-    using Clock = std::chrono::steady_clock;
-    const auto start = Clock::now();
+    const double start = thread_seconds();
     for (std::size_t i = 0; i < repeats; ++i) {
       call();
       benchmark::ClobberMemory();
     }
-    times.push_back(std::chrono::duration<double>(Clock::now() - start).count() /
-                    static_cast<double>(repeats));
+    times.push_back((thread_seconds() - start) / static_cast<double>(repeats));
     return times.back();
   };
   for (auto _ : state) {

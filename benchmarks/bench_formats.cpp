@@ -10,7 +10,6 @@
 // them in both modes. The best of several runs counts.
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -26,6 +25,7 @@
 
 #include "format_facts.hpp"
 #include "format_plot.hpp"
+#include "thread_clock.hpp"
 
 namespace {
 
@@ -34,14 +34,13 @@ using namespace format_facts;
 /// Seconds of the fastest of some calls, which take about `budget` seconds together.
 template <class Call>
 double fastest(double budget, Call&& call) {
-  using Clock = std::chrono::steady_clock;
   double best = 1e9, spent = 0;
   for (int run = 0; run < 3 || spent < budget; ++run) {
-    const auto start = Clock::now();
+    const double start = thread_seconds();
     call();
-    const std::chrono::duration<double> took = Clock::now() - start;
-    best = std::min(best, took.count());
-    spent += took.count();
+    const double took = thread_seconds() - start;
+    best = std::min(best, took);
+    spent += took;
   }
   return best;
 }

@@ -70,7 +70,7 @@ void survive(std::span<const std::byte> bytes) {
     Options options = in_mode(mode);
     options.zero_padding = mode == Mode::strict;
     const auto attempt = [&](const Open& open) {
-      return [&options, open] {
+      return [open] {
         try {
           static_cast<void>(open());
         } catch (const quern::gguf::Error&) {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <ostream>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,7 +23,6 @@
 #include "support/errors.hpp"
 #include "support/guarded.hpp"
 #include "support/temp_folder.hpp"
-#include "support/typed.hpp"
 #include "support/weights.hpp"
 
 namespace {
@@ -99,75 +99,103 @@ TEST(WeightForm, NamesWhatItAsksFor) {
 
 // --- the resolver ---
 
-template <class F>
-class Resolver : public testing::Test {};
-TYPED_TEST_SUITE(Resolver, support::EachFormat, support::Names);
+/// A format as a value, so that a test is compiled once and not for every format.
+struct AnyFormat {
+  std::string_view name;
+  std::uint32_t type;
+  std::size_t block_size;
+  std::size_t bytes_per_block;
+  std::vector<std::byte> (*file)();
+};
 
-template <class F>
-ResolvedForm resolved(const KernelSet& kernels,
-                      WeightResidency residency = WeightResidency::mapped) {
-  const auto bytes = file_of<F>();
-  const auto file = gguf::File::from_bytes(bytes);
-  return resolve_form(file.tensors().at("w"), kernels, residency);
+void PrintTo(const AnyFormat& format, std::ostream* out) {
+  *out << format.name;
 }
 
-TYPED_TEST(Resolver, AFormatWithAKernelKeepsItsEncoding) {
+std::vector<AnyFormat> all_formats() {
+  std::vector<AnyFormat> all;
+  boost::mp11::mp_for_each<Formats>([&](auto format) {
+    using F = decltype(format);
+    all.push_back({F::name, F::gguf_type, F::block_size, F::bytes_per_block, &file_of<F>});
+  });
+  return all;
+}
+
+class EachFormat : public testing::TestWithParam<AnyFormat> {
+protected:
+  const AnyFormat& format_ = GetParam();
+  std::vector<std::byte> bytes_ = format_.file();
+  gguf::File file_ = gguf::File::from_bytes(bytes_);
+};
+
+const auto formats = testing::ValuesIn(all_formats());
+constexpr auto format_name_of = [](const testing::TestParamInfo<AnyFormat>& test) {
+  return std::string(test.param.name);
+};
+
+class Resolver : public EachFormat {
+protected:
+  [[nodiscard]] ResolvedForm resolved(const KernelSet& kernels,
+                                      WeightResidency residency = WeightResidency::mapped) const {
+    return resolve_form(file_.tensors().at("w"), kernels, residency);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Formats, Resolver, formats, format_name_of);
+
+TEST_P(Resolver, AFormatWithAKernelKeepsItsEncoding) {
   for (const std::string_view order : {RowMajor::name, InputBlockMajor::name}) {
-    const auto result = resolved<TypeParam>(KernelSet({reads(TypeParam::name, order)}));
+    const auto result = resolved(KernelSet({reads(format_.name, order)}));
     EXPECT_EQ(result.form.encoding, Encoding{});
     EXPECT_TRUE(result.conversion.empty());
   }
 }
 
-TYPED_TEST(Resolver, AFormatWithoutAKernelIsDecodedOnceAndOthersAreLeftAlone) {
-  const auto result = resolved<TypeParam>(KernelSet({}));
-  if (TypeParam::block_size == 1) {
+TEST_P(Resolver, AFormatWithoutAKernelIsDecodedOnceAndOthersAreLeftAlone) {
+  const auto result = resolved(KernelSet({}));
+  if (format_.block_size == 1) {
     EXPECT_TRUE(result.form.keeps_bytes());
     EXPECT_TRUE(result.conversion.empty());
   } else {
     EXPECT_EQ(result.form.encoding, dequantize<float>);
     EXPECT_EQ(result.form.order, WeightOrder::as_stored);
-    EXPECT_TRUE(contains(result.conversion, TypeParam::name));
+    EXPECT_TRUE(contains(result.conversion, format_.name));
     EXPECT_TRUE(contains(result.conversion, "times the bytes"));
   }
 }
 
-TYPED_TEST(Resolver, ResidencyIsTheCallersChoiceAlone) {
+TEST_P(Resolver, ResidencyIsTheCallersChoiceAlone) {
   for (const auto residency : {WeightResidency::mapped, WeightResidency::memory})
     for (const KernelSet& kernels :
-         {KernelSet({}), KernelSet({reads(TypeParam::name, RowMajor::name)})})
-      EXPECT_EQ(resolved<TypeParam>(kernels, residency).form.residency, residency);
+         {KernelSet({}), KernelSet({reads(format_.name, RowMajor::name)})})
+      EXPECT_EQ(resolved(kernels, residency).form.residency, residency);
 }
 
-TYPED_TEST(Resolver, TheOrderIsThatOfTheBestKernel) {
-  const auto bytes = file_of<TypeParam>();
-  const auto file = gguf::File::from_bytes(bytes);
+TEST_P(Resolver, TheOrderIsThatOfTheBestKernel) {
   const auto order = [&](std::vector<KernelKey> keys) {
     FormPolicy policy = with_form({{}, WeightOrder::kernel});
     policy.kernels = KernelSet(std::move(keys));
-    return plan_model(file, no_budget, policy).tensors().front().order;
+    return plan_model(file_, no_budget, policy).tensors().front().order;
   };
   const auto other = reads("Other", InputBlockMajor::name);
-  const auto rows = reads(TypeParam::name, RowMajor::name);
-  const auto columns = reads(TypeParam::name, InputBlockMajor::name);
+  const auto rows = reads(format_.name, RowMajor::name);
+  const auto columns = reads(format_.name, InputBlockMajor::name);
   EXPECT_EQ(order({rows, columns}), WeightOrder::row_major);
   EXPECT_EQ(order({columns, rows}), WeightOrder::input_block_major);
   EXPECT_EQ(order({other, rows}), WeightOrder::row_major);
   EXPECT_EQ(order({other, columns}), WeightOrder::input_block_major);
 }
 
-TYPED_TEST(Resolver, ItsResultCanAlwaysBeLoaded) {
+TEST_P(Resolver, ItsResultCanAlwaysBeLoaded) {
   // For this CPU, for one without kernels, and for ones with a kernel in either order.
-  const auto bytes = file_of<TypeParam>();
-  const auto file = gguf::File::from_bytes(bytes);
-  const auto expected = file.template weight<TypeParam>("w").to_floats();
-  for (const KernelSet& kernels : {KernelSet::of_this_cpu(), KernelSet({}),
-                                   KernelSet({reads(TypeParam::name, RowMajor::name)}),
-                                   KernelSet({reads(TypeParam::name, InputBlockMajor::name)})}) {
+  const auto expected =
+      file_.visit_weight("w", [](const auto& weight) { return weight.to_floats(); });
+  for (const KernelSet& kernels :
+       {KernelSet::of_this_cpu(), KernelSet({}), KernelSet({reads(format_.name, RowMajor::name)}),
+        KernelSet({reads(format_.name, InputBlockMajor::name)})}) {
     FormPolicy policy;
     policy.kernels = kernels;
     ModelScope scope;
-    const auto plan = plan_model(file, no_budget, policy);
+    const auto plan = plan_model(file_, no_budget, policy);
     const auto model = load_model(plan, scope);
     EXPECT_EQ(scope.live_bytes(), plan.new_bytes());
     const auto floats = model.at("w").visit([](const auto& weight) { return weight.to_floats(); });
@@ -175,14 +203,14 @@ TYPED_TEST(Resolver, ItsResultCanAlwaysBeLoaded) {
   }
 }
 
-TYPED_TEST(Resolver, ThisCpuHasAKernelForEveryFormat) {
+TEST_P(Resolver, ThisCpuHasAKernelForEveryFormat) {
   const KernelSet kernels = KernelSet::of_this_cpu();
-  ASSERT_NE(kernels.best(TypeParam::name), nullptr);
+  ASSERT_NE(kernels.best(format_.name), nullptr);
   // Nothing is converted for an order that is no better.
-  EXPECT_EQ(kernels.best(TypeParam::name)->order, RowMajor::name);
+  EXPECT_EQ(kernels.best(format_.name)->order, RowMajor::name);
   const KernelSet portable = KernelSet::of_this_cpu(at_most<isa::Scalar>());
-  ASSERT_NE(portable.best(TypeParam::name), nullptr);
-  EXPECT_EQ(portable.best(TypeParam::name)->isa, isa::Scalar::name);
+  ASSERT_NE(portable.best(format_.name), nullptr);
+  EXPECT_EQ(portable.best(format_.name)->isa, isa::Scalar::name);
 }
 
 TEST(KernelSetTest, ListsTheBestInstructionSetFirstAndNoneThatTheCpuLacks) {
@@ -203,31 +231,25 @@ TEST(KernelSetTest, ListsTheBestInstructionSetFirstAndNoneThatTheCpuLacks) {
 
 // --- prices ---
 
-template <class F>
-class Price : public testing::Test {};
-TYPED_TEST_SUITE(Price, support::EachFormat, support::Names);
+class Price : public EachFormat {};
+INSTANTIATE_TEST_SUITE_P(Formats, Price, formats, format_name_of);
 
-TYPED_TEST(Price, AsStoredCostsTheBytesOfTheFile) {
-  const auto bytes = file_of<TypeParam>();
-  const auto plan = plan_model(gguf::File::from_bytes(bytes), no_budget, with_form({}));
-  EXPECT_EQ(plan.bytes_before(), 12 * TypeParam::bytes_per_block);
-  EXPECT_EQ(plan.bytes(), 12 * TypeParam::bytes_per_block);
+TEST_P(Price, AsStoredCostsTheBytesOfTheFile) {
+  const auto plan = plan_model(file_, no_budget, with_form({}));
+  EXPECT_EQ(plan.bytes_before(), 12 * format_.bytes_per_block);
+  EXPECT_EQ(plan.bytes(), 12 * format_.bytes_per_block);
   EXPECT_EQ(plan.new_bytes(), 0u);
   EXPECT_EQ(plan.conversions(), 0u);
 }
 
-TYPED_TEST(Price, FloatsCostFourBytesEach) {
-  const auto bytes = file_of<TypeParam>();
-  const auto plan =
-      plan_model(gguf::File::from_bytes(bytes), no_budget, with_form({dequantize<float>}));
-  EXPECT_EQ(plan.bytes(), 12 * TypeParam::block_size * sizeof(float));
-  EXPECT_EQ(plan.conversions(), TypeParam::gguf_type == F32::gguf_type ? 0u : 1u);
+TEST_P(Price, FloatsCostFourBytesEach) {
+  const auto plan = plan_model(file_, no_budget, with_form({dequantize<float>}));
+  EXPECT_EQ(plan.bytes(), 12 * format_.block_size * sizeof(float));
+  EXPECT_EQ(plan.conversions(), format_.type == F32::gguf_type ? 0u : 1u);
 }
 
-TYPED_TEST(Price, ARelayoutCostsTheSameBytesAnew) {
-  const auto bytes = file_of<TypeParam>();
-  const auto plan = plan_model(gguf::File::from_bytes(bytes), no_budget,
-                               with_form({{}, WeightOrder::input_block_major}));
+TEST_P(Price, ARelayoutCostsTheSameBytesAnew) {
+  const auto plan = plan_model(file_, no_budget, with_form({{}, WeightOrder::input_block_major}));
   EXPECT_EQ(plan.bytes(), plan.bytes_before());
   EXPECT_EQ(plan.new_bytes(), plan.bytes());
   EXPECT_EQ(plan.conversions(), 1u);

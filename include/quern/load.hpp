@@ -84,8 +84,9 @@ template <class Finish>
 /// "dequantize" or "requantize", or both at once.
 ///
 /// Throws Error(scope_kind) when the scope does not hold weights, Error(unknown_type) for a tensor
-/// that can't be loaded, Error(refused) for a downgrade with `options.strict`, std::bad_alloc, what encoding throws (with tensor, row and column) and
-/// what `options.progress` throws. Then the scope has given back what the call took.
+/// that can't be loaded, Error(refused) for a downgrade with `options.strict`, std::bad_alloc, what
+/// encoding throws (with tensor, row and column) and what `options.progress` throws. Then the scope
+/// has given back what the call took.
 [[nodiscard]] inline LoadedTensor load(const PlannedTensor& plan, Scope& scope,
                                        Trace& trace = no_trace, const LoadOptions& options = {}) {
   if (plan.skipped)

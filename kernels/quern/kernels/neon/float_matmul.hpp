@@ -6,8 +6,10 @@
 #if defined(QUERN_ARM_KERNELS)
 #include <algorithm>
 #include <arm_neon.h>
+#include <concepts>
 #include <cstddef>
 #include <cstring>
+#include <span>
 
 #include <quern/block_format.hpp>
 #include <quern/isa/neon.hpp>
@@ -33,6 +35,18 @@ inline constexpr std::size_t piece = 512;
 /// Rows of W that are decoded together.
 inline constexpr std::size_t tile_rows = 4;
 
+/// The values of `count` blocks, `step` bytes apart. One function for both orders: decoders are
+/// long.
+template <BlockFormat F>
+QUERN_NEVER_INLINE void decode_blocks(const std::byte* block, std::size_t step, std::size_t count,
+                                      float* to) noexcept {
+  for (; count != 0; --count, block += step, to += F::block_size) {
+    const auto values =
+        F::decode(std::span<const std::byte, F::bytes_per_block>{block, F::bytes_per_block});
+    std::memcpy(to, values.data(), sizeof values);
+  }
+}
+
 /// Inputs [k, end) of up to four rows of W as floats, with zeros up to a multiple of eight.
 struct Tile {
   alignas(64) float values[tile_rows][piece];
@@ -40,14 +54,12 @@ struct Tile {
   template <BlockFormat F, BlockOrder O>
   void take(const PackedView<F, O>& w, std::size_t o, std::size_t rows, std::size_t k,
             std::size_t end) noexcept {
+    const std::size_t first = k / F::block_size;
+    const std::size_t step =
+        std::same_as<O, RowMajor> ? F::bytes_per_block : w.stride() * F::bytes_per_block;
     for (std::size_t i = 0; i < rows; ++i) {
-      float* to = values[i];
-      for (std::size_t at = k; at < end; at += F::block_size, to += F::block_size) {
-        const auto block = F::decode(typename PackedView<F, O>::Block{
-            w.block_data(o + i, at / F::block_size), F::bytes_per_block});
-        std::memcpy(to, block.data(), sizeof block);
-      }
-      std::fill(to, values[i] + (end - k + 7) / 8 * 8, 0.0f);
+      decode_blocks<F>(w.block_data(o + i, first), step, (end - k) / F::block_size, values[i]);
+      std::fill(values[i] + (end - k), values[i] + (end - k + 7) / 8 * 8, 0.0f);
     }
   }
 };

@@ -6,7 +6,6 @@
 #if defined(QUERN_ARM_KERNELS)
 #include <algorithm>
 #include <arm_neon.h>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -32,14 +31,23 @@ namespace quern::kernels {
 namespace neon {
 inline namespace QUERN_BUILD_TAG {
 
-/// Integers of a block as int16, which hold those of every format, multiplied by SMLAL.
+/// The n of a block, or its k. Those of every format fit int16. One function for all kernels of a
+/// format: decoders are long.
+template <HasIntegerParts F>
+QUERN_NEVER_INLINE void unpack(const std::byte* block, bool minimums, std::int16_t* to) noexcept {
+  const auto integers = detail::integers_of<F>(block, !minimums, minimums);
+  for (std::size_t i = 0; i < F::block_size; ++i)
+    to[i] = static_cast<std::int16_t>(integers[i]);
+}
+
+/// Integers of a block as they are, multiplied by SMLAL.
 template <std::size_t N>
 struct Words {
   alignas(16) std::int16_t values[N];
 
-  void take(const std::array<std::int32_t, N>& integers) noexcept {
-    for (std::size_t i = 0; i < N; ++i)
-      values[i] = static_cast<std::int16_t>(integers[i]);
+  template <HasIntegerParts F>
+  void take(const std::byte* block, bool minimums) noexcept {
+    unpack<F>(block, minimums, values);
   }
   /// The sum of values[at + i] * codes[i] over `count` values, a multiple of 16.
   [[nodiscard]] std::int32_t dot(std::size_t at, const std::int8_t* codes,
@@ -67,14 +75,17 @@ struct DotBytes {
   alignas(16) std::int8_t lower[N];
   alignas(16) std::int8_t upper[wide ? N : 16];
 
-  void take(const std::array<std::int32_t, N>& integers) noexcept {
+  template <HasIntegerParts F>
+  void take(const std::byte* block, bool minimums) noexcept {
+    alignas(16) std::int16_t words[N];
+    unpack<F>(block, minimums, words);
     for (std::size_t i = 0; i < N; ++i) {
       if constexpr (wide) {
-        const std::int32_t above = (integers[i] + 64) >> 7;
+        const int above = (words[i] + 64) >> 7;
         upper[i] = static_cast<std::int8_t>(above);
-        lower[i] = static_cast<std::int8_t>(integers[i] - 128 * above);
+        lower[i] = static_cast<std::int8_t>(words[i] - 128 * above);
       } else {
-        lower[i] = static_cast<std::int8_t>(integers[i]);
+        lower[i] = static_cast<std::int8_t>(words[i]);
       }
     }
   }
@@ -104,8 +115,8 @@ void int8_matmul(const Int8For<F>& x, const PackedView<F, O>& w, MatrixView<floa
   for (std::size_t o = 0; o < w.out(); ++o)
     for (std::size_t b = 0; b < w.blocks_per_row(); ++b) {
       const std::byte* const block = w.block_data(o, b);
-      n.take(detail::integers_of<F>(block, true, false));
-      if constexpr (Parts::minimum) k.take(detail::integers_of<F>(block, false, true));
+      n.template take<F>(block, false);
+      if constexpr (Parts::minimum) k.template take<F>(block, true);
       for (std::size_t r = 0; r < x.rows(); ++r) {
         const std::int8_t* const codes = x.codes(r) + b * F::block_size;
         const float* const scales = x.scales(r) + b * F::block_size / width;
