@@ -289,6 +289,6 @@ TEST_P(Int8Suite, ZeroActivationsGiveZeroAndEmptyExtentsNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, Int8Suite, testing::ValuesIn(int8_kernels()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 } // namespace
