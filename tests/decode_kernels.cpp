@@ -26,6 +26,7 @@
 #include "support/errors.hpp"
 #include "support/guarded.hpp"
 #include "support/kernels.hpp"
+#include "support/tested_formats.hpp"
 #include "support/weights.hpp"
 
 namespace {
@@ -101,7 +102,7 @@ Case make_case() {
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = [] {
     std::vector<Case> list;
-    boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, quern::Formats>>(
+    boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, support::TestedFormats>>(
         [&](auto tag) {
           using F = typename decltype(tag)::type;
           list.push_back(make_case<F, RowMajor>());

@@ -1,4 +1,5 @@
-// Kernels for int8 activations: every format, order and instruction set that this CPU has.
+// Products with int8 activations: the portable kernel against exact sums, and the choice of
+// kernels. What each instruction set computes is tested in kernel_int8_<instruction set>.cpp.
 
 #include <algorithm>
 #include <cmath>
@@ -49,7 +50,7 @@ constexpr bool has_int8() {
 }
 template <class F>
 using HasInt8 = std::bool_constant<has_int8<F>()>;
-using Int8Formats = boost::mp11::mp_copy_if<quern::Formats, HasInt8>;
+using Int8Formats = boost::mp11::mp_copy_if<support::TestedFormats, HasInt8>;
 using EachInt8Format =
     support::Types<boost::mp11::mp_product<support::Packed, Int8Formats, quern::Orders>>;
 
@@ -108,81 +109,6 @@ TYPED_TEST(Int8Kernels, PortableKernelIsNearTheExactProduct) {
   }
 }
 
-TYPED_TEST(Int8Kernels, EverySizeHasTheBitsOfThePortableKernelAndTouchesNothingElse) {
-  using F = typename TypeParam::Format;
-  using O = typename TypeParam::Order;
-  for (const Size size : support::sizes()) {
-    const std::size_t in = size.blocks * F::block_size;
-    const auto seed = static_cast<std::uint32_t>(size.out * 100 + size.blocks);
-    // Bytes of all kinds: scales and minimums of any sign and size.
-    const auto row_major = support::finite_blocks<F>(size.out * size.blocks, seed);
-    const auto laid_out = support::laid_out<F, O>(row_major, size.out, size.blocks);
-    const support::Guarded<std::byte> bytes{std::span<const std::byte>(laid_out)};
-    const PackedView<F, O> w{bytes.span(), OutIn{size.out, in}};
-    const Activations<F> x(support::random_values(size.rows * in, seed), size.rows, in);
-    const auto expected = portable<F, O>(x.view, w);
-    const std::size_t stride = size.out + 3;
-    support::for_each_kernel<Int8For<F>, F, O>([&](auto tag) {
-      using K = typename decltype(tag)::type;
-      SCOPED_TRACE(to_string(K::key) + " out " + std::to_string(size.out) + " blocks " +
-                   std::to_string(size.blocks) + " rows " + std::to_string(size.rows));
-      support::Guarded<float> y((size.rows - 1) * stride + size.out);
-      std::ranges::fill(y.span(), canary);
-      K::run(x.view, w, MatrixView<float>{y.span(), size.rows, size.out, stride});
-      for (std::size_t r = 0; r < size.rows; ++r) {
-        const auto row = y.span().subspan(r * stride, size.out);
-        ASSERT_EQ(support::bits_of(row), support::bits_of(std::span<const float>(expected).subspan(
-                                             r * size.out, size.out)))
-            << "row " << r;
-        if (r + 1 == size.rows) continue;
-        for (std::size_t gap = size.out; gap < stride; ++gap)
-          ASSERT_EQ(y.span()[r * stride + gap], canary) << "row " << r;
-      }
-    });
-  }
-}
-
-TYPED_TEST(Int8Kernels, ExtremeCodesDoNotSaturate) {
-  using F = typename TypeParam::Format;
-  using O = typename TypeParam::Order;
-  constexpr std::size_t out = 9, blocks = 2, in = blocks * F::block_size;
-  constexpr std::size_t width = quern::int8_width<F>;
-  for (const int byte : {0x00, 0xFF, 0x80, 0x7F, 0x0F, 0xF0, 0xAA, 0x55}) {
-    // The same byte everywhere, apart from where that would make a NaN or infinity.
-    auto row_major = support::finite_blocks<F>(out * blocks);
-    for (std::size_t block = 0; block < out * blocks; ++block)
-      for (std::size_t i = 0; i < F::bytes_per_block; ++i) {
-        std::byte& here = row_major[block * F::bytes_per_block + i];
-        const std::byte before = here;
-        here = static_cast<std::byte>(byte);
-        const auto values = F::decode(std::span<const std::byte, F::bytes_per_block>{
-            row_major.data() + block * F::bytes_per_block, F::bytes_per_block});
-        if (!std::ranges::all_of(values, [](float v) { return std::isfinite(v); })) here = before;
-      }
-    const auto laid_out = support::laid_out<F, O>(row_major, out, blocks);
-    const PackedView<F, O> w{std::span<const std::byte>(laid_out), OutIn{out, in}};
-    for (const auto& [even, odd] : {std::pair{-128, -128}, {127, 127}, {-128, 127}, {127, -128}})
-      for (const std::size_t rows : {1u, 2u, 5u}) {
-        std::vector<std::int8_t> codes(rows * in);
-        for (std::size_t i = 0; i < codes.size(); ++i)
-          codes[i] = static_cast<std::int8_t>(i % 2 == 0 ? even : odd);
-        const std::vector<float> scales(rows * in / width, 1.0f);
-        quern::ModelScope scope;
-        const auto x = quern::int8_activations<width>(
-            std::span<const std::int8_t>(codes), std::span<const float>(scales), rows, in, scope);
-        const auto expected = portable<F, O>(x, w);
-        support::for_each_kernel<Int8For<F>, F, O>([&](auto tag) {
-          using K = typename decltype(tag)::type;
-          std::vector<float> y(rows * out);
-          K::run(x, w, MatrixView<float>{std::span<float>(y), rows, out});
-          ASSERT_EQ(support::bits_of(y), support::bits_of(expected))
-              << to_string(K::key) << " weight byte " << byte << " activations " << even << ' '
-              << odd << " rows " << rows;
-        });
-      }
-  }
-}
-
 TYPED_TEST(Int8Kernels, OrderBatchAndThreadsChangeNoBit) {
   using F = typename TypeParam::Format;
   using O = typename TypeParam::Order;
@@ -222,95 +148,6 @@ TYPED_TEST(Int8Kernels, OrderBatchAndThreadsChangeNoBit) {
           std::cout << "at most " << I::name << ": "
                     << to_string(quern::best_kernel_key<Int8For<F>, F, O>(limit)) << '\n';
       });
-}
-
-TYPED_TEST(Int8Kernels, NarrowedViewsAtOddAddresses) {
-  using F = typename TypeParam::Format;
-  using O = typename TypeParam::Order;
-  constexpr std::size_t from = 3, count = 19, first = 2, kept = 7;
-  const auto row_major = support::encoded_blocks<F>(29 * 11);
-  const auto laid_out = support::laid_out<F, O>(row_major, 29, 11);
-  std::vector<std::byte> shifted(laid_out.size() + 1);
-  std::ranges::copy(laid_out, shifted.begin() + 1);
-  const auto part = PackedView<F, O>{std::span<const std::byte>(shifted).subspan(1),
-                                     OutIn{std::size_t{29}, 11 * F::block_size}}
-                        .narrow_out(from, count)
-                        .narrow_blocks(first, kept);
-  std::vector<std::byte> cut;
-  for (std::size_t o = from; o < from + count; ++o)
-    for (std::size_t b = first; b < first + kept; ++b) {
-      const auto at =
-          row_major.begin() + static_cast<std::ptrdiff_t>((o * 11 + b) * F::bytes_per_block);
-      cut.insert(cut.end(), at, at + static_cast<std::ptrdiff_t>(F::bytes_per_block));
-    }
-  const PackedView<F, RowMajor> alone{std::span<const std::byte>(cut),
-                                      OutIn{count, kept * F::block_size}};
-  for (const std::size_t rows : {1u, 3u}) {
-    const Activations<F> x(support::random_values(rows * part.in()), rows, part.in());
-    const auto expected = portable<F, RowMajor>(x.view, alone);
-    support::for_each_kernel<Int8For<F>, F, O>([&](auto tag) {
-      using K = typename decltype(tag)::type;
-      std::vector<float> y(1 + rows * count);
-      K::run(x.view, part, MatrixView<float>{std::span<float>(y).subspan(1), rows, count});
-      ASSERT_EQ(support::bits_of(std::span<const float>(y).subspan(1)), support::bits_of(expected))
-          << to_string(K::key);
-    });
-  }
-}
-
-TYPED_TEST(Int8Kernels, NanAndInfinityStayInTheirRow) {
-  using F = typename TypeParam::Format;
-  using O = typename TypeParam::Order;
-  constexpr std::size_t out = 11, in = 3 * F::block_size;
-  const auto bytes = support::laid_out<F, O>(support::encoded_blocks<F>(out * 3), out, 3);
-  const PackedView<F, O> w{std::span<const std::byte>(bytes), OutIn{out, in}};
-  for (const std::size_t rows : {1u, 3u, 8u})
-    for (const float odd :
-         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
-      auto values = support::random_values(rows * in);
-      const Activations<F> good(values, rows, in);
-      values[rows / 2 * in + in / 2] = odd;
-      const Activations<F> bad(values, rows, in);
-      const auto expected = portable<F, O>(good.view, w);
-      support::for_each_kernel<Int8For<F>, F, O>([&](auto tag) {
-        using K = typename decltype(tag)::type;
-        std::vector<float> y(rows * out);
-        K::run(bad.view, w, MatrixView<float>{std::span<float>(y), rows, out});
-        for (std::size_t i = 0; i < y.size(); ++i) {
-          if (i / out == rows / 2)
-            ASSERT_FALSE(std::isfinite(y[i])) << to_string(K::key) << ' ' << i;
-          else
-            ASSERT_EQ(y[i], expected[i]) << to_string(K::key) << ' ' << i;
-        }
-      });
-    }
-}
-
-TYPED_TEST(Int8Kernels, ZeroActivationsGiveZeroAndEmptyExtentsNothing) {
-  using F = typename TypeParam::Format;
-  using O = typename TypeParam::Order;
-  const auto bytes = support::encoded_blocks<F>(11);
-  const PackedView<F, O> w{std::span<const std::byte>(bytes),
-                           OutIn{std::size_t{11}, F::block_size}};
-  const PackedView<F, O> no_inputs{{}, OutIn{3, 0}};
-  const PackedView<F, O> no_outputs{{}, OutIn{std::size_t{0}, F::block_size}};
-  const Activations<F> zeros(std::vector<float>(2 * F::block_size, 0.0f), 2, F::block_size);
-  const Activations<F> nothing({}, 2, 0);
-  support::for_each_kernel<Int8For<F>, F, O>([&](auto tag) {
-    using K = typename decltype(tag)::type;
-    SCOPED_TRACE(to_string(K::key));
-    for (const std::size_t rows : {1u, 2u}) {
-      std::vector<float> y(rows * 11, canary);
-      K::run(zeros.view.narrow_rows(0, rows), w, MatrixView<float>{std::span<float>(y), rows, 11});
-      for (const float value : y)
-        EXPECT_EQ(support::bits_of(std::span<const float>(&value, 1)).front(), 0u);
-    }
-    std::vector<float> y(6, canary);
-    K::run(nothing.view, no_inputs, MatrixView<float>{std::span<float>(y), 2, 3});
-    EXPECT_EQ(y, std::vector<float>(6, 0.0f));
-    K::run(zeros.view, no_outputs, MatrixView<float>{{}, 2, 0});
-    K::run(zeros.view.narrow_rows(0, 0), w, MatrixView<float>{{}, 0, 11});
-  });
 }
 
 /// Runs one weight block against one block of activations on every instruction set.
