@@ -5,10 +5,14 @@
 
 namespace engine {
 
-Linear::Linear(const quern::gguf::File& file, std::string name, quern::MatmulOptions options)
+Linear::Linear(const quern::gguf::File& file, std::string name, quern::MatmulOptions options,
+               std::optional<Part> part)
     : name_(std::move(name)), options_(options) {
   if (!file.tensors().contains(name_)) return;
-  file.visit_weight(name_, [this]<class F>(quern::PackedView<F, quern::RowMajor> weight) {
+  file.visit_weight(name_, [&]<class F>(quern::PackedView<F, quern::RowMajor> weight) {
+    if (part)
+      weight = part->of == Part::Of::rows ? weight.narrow_out(part->from, part->count)
+                                          : weight.narrow_blocks(part->from, part->count);
     shape_ = weight.shape();
     run_ = [weight](Activations& x, quern::MatrixView<float> y, quern::MatmulOptions how) {
       if constexpr (quern::int8_width<F> != 0)
@@ -19,7 +23,7 @@ Linear::Linear(const quern::gguf::File& file, std::string name, quern::MatmulOpt
     row_ = [weight](std::size_t o, std::span<float> values) { weight.decode_row(o, values); };
   });
   constexpr std::string_view suffix = ".weight";
-  if (name_.ends_with(suffix))
+  if (!part && name_.ends_with(suffix))
     bias_ = read_vector(file, name_.substr(0, name_.size() - suffix.size()) + ".bias");
 }
 

@@ -39,11 +39,18 @@ private:
       quantized_;
 };
 
-// y = x * W^T + bias for a weight in a mapped file.
+// Rows of a weight, or columns of its blocks.
+struct Part {
+  enum class Of { rows, block_columns } of;
+  std::size_t from, count;
+};
+
+// y = x * W^T + bias for a weight in a mapped file, or for a part of it, without the bias.
 class Linear {
 public:
   // `options.weight` is replaced by `name`. Without a tensor of that name: an empty Linear.
-  Linear(const quern::gguf::File& file, std::string name, quern::MatmulOptions options);
+  Linear(const quern::gguf::File& file, std::string name, quern::MatmulOptions options,
+         std::optional<Part> part = std::nullopt);
 
   [[nodiscard]] explicit operator bool() const { return static_cast<bool>(run_); }
   [[nodiscard]] quern::OutIn shape() const { return shape_; }
