@@ -39,6 +39,7 @@ enum class DispatchStep {
   reference,        ///< the portable kernel, which serves everything
 };
 
+/// The step in words.
 [[nodiscard]] constexpr std::string_view to_string(DispatchStep step) noexcept {
   switch (step) {
   case DispatchStep::exact:

@@ -30,6 +30,7 @@ struct OpenMpExecutor {
 #else
 
 // clang-format off
+/// Without OpenMP there is no such executor.
 struct OpenMpExecutor {
   OpenMpExecutor() QUERN_DELETED("quern::OpenMpExecutor: this needs OpenMP; compile the translation unit with -fopenmp");
 };

@@ -23,8 +23,9 @@
 
 namespace quern::fixtures {
 
-/// Rows and blocks per row of the fixtures when not given.
+/// Rows of the fixtures when not given.
 inline constexpr std::size_t default_out = 4;
+/// Blocks per row of the fixtures when not given.
 inline constexpr std::size_t default_blocks_per_row = 3;
 
 /// The first difference between some bytes and a fixture.

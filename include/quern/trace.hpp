@@ -74,6 +74,7 @@ struct ModelPlanned {
   std::size_t budget;       ///< bytes that may be used
 };
 
+/// Any event.
 using Event = std::variant<AdapterInserted, KernelRun, Allocation, Free, ScopeReset, PhaseBegin,
                            PhaseEnd, ModelPlanned>;
 

@@ -118,6 +118,7 @@ struct WeightForm {
   friend constexpr bool operator==(const WeightForm&, const WeightForm&) noexcept = default;
 };
 
+/// The order in words.
 [[nodiscard]] constexpr std::string_view to_string(WeightOrder order) noexcept {
   switch (order) {
   case WeightOrder::as_stored:
@@ -132,6 +133,7 @@ struct WeightForm {
   return "unknown order";
 }
 
+/// "mapped" or "memory".
 [[nodiscard]] constexpr std::string_view to_string(WeightResidency residency) noexcept {
   return residency == WeightResidency::mapped ? "mapped" : "memory";
 }

@@ -27,6 +27,7 @@ struct Limits {
   std::uint32_t alignment = std::uint32_t{1} << 31;
 };
 
+/// How a file is opened.
 struct Options {
   Mode mode = Mode::standard;
   Limits limits = {};

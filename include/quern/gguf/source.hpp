@@ -19,6 +19,7 @@
 #include <quern/gguf/mapped_reader.hpp>
 
 #if defined(__unix__) || defined(__APPLE__)
+/// 1 where files can be mapped, 0 where they are read instead.
 #define QUERN_GGUF_HAS_MMAP 1
 #include <cerrno>
 #include <cstring>
@@ -26,6 +27,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #else
+/// 1 where files can be mapped, 0 where they are read instead.
 #define QUERN_GGUF_HAS_MMAP 0
 #endif
 

@@ -112,6 +112,7 @@ private:
 /// arrays are found by walking, so use the iterators rather than indexes for those.
 class Array {
 public:
+  /// Goes from value to value; valid as long as the file.
   class Iterator {
   public:
     using value_type = Value;
