@@ -14,7 +14,7 @@ endif()
 
 # All tests as "|Suite.Test|".
 set(tests "|")
-file(GLOB sources "${ROOT}/tests/*.cpp")
+file(GLOB sources "${ROOT}/tests/*.cpp" "${ROOT}/tests/support/*.hpp")
 foreach(source IN LISTS sources)
   file(STRINGS "${source}" lines REGEX "^(TYPED_)?TEST(_F|_P)?[(]")
   foreach(line IN LISTS lines)
