@@ -181,6 +181,7 @@ public:
     const bool block_changed = checks_ && any_ended_block_changed();
     free_blocks(ended_, false);
     if (checks_) {
+      detail::unpoison(slab_.get(), used_); // the gaps between pieces too
       std::fill_n(slab_.get(), used_, detail::dead_byte);
       end_blocks();
     } else {
