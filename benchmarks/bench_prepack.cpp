@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstring>
-#include <ctime>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,6 +21,8 @@
 #include <quern/prepack.hpp>
 #include <quern/scope.hpp>
 #include <quern/shape.hpp>
+
+#include "thread_clock.hpp"
 
 /// @file
 /// What a relayout costs next to memcpy of the same bytes. Both run in turn in every iteration, on
@@ -53,24 +53,12 @@ using quern::PackedView;
 using quern::PackedWeight;
 using quern::RowMajor;
 
-/// Seconds since some start. Where the system tells it, those that this thread ran: what else runs
-/// on the machine then counts only for the bandwidth and the caches that it takes.
-double now() {
-#if defined(CLOCK_THREAD_CPUTIME_ID)
-  std::timespec time{};
-  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0)
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-#endif
-  const std::chrono::duration<double> since = std::chrono::steady_clock::now().time_since_epoch();
-  return since.count();
-}
-
 template <class Call>
 double time(Call&& call) {
-  const double start = now();
+  const double start = thread_seconds();
   call();
   benchmark::ClobberMemory();
-  return now() - start;
+  return thread_seconds() - start;
 }
 
 /// The times of both sides, and what they say.

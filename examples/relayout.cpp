@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -26,6 +25,8 @@
 #include <quern/quern.hpp>
 #include <quern/trace_json.hpp>
 #include <quern/trace_sinks.hpp>
+
+#include "command.hpp"
 
 namespace {
 
@@ -237,10 +238,5 @@ int main_with(std::span<char* const> arguments) {
 } // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return main_with({argv, static_cast<std::size_t>(argc)});
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return EXIT_FAILURE;
-  }
+  return run_command([&] { return main_with({argv, static_cast<std::size_t>(argc)}); });
 }

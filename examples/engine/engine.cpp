@@ -17,6 +17,7 @@
 #include <quern/trace_json.hpp>
 #include <quern/trace_sinks.hpp>
 
+#include "../command.hpp"
 #include "convert.hpp"
 #include "model.hpp"
 #include "tokenizer.hpp"
@@ -165,10 +166,5 @@ int run(std::vector<std::string> arguments) {
 } // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return EXIT_FAILURE;
-  }
+  return run_command([&] { return run({argv + 1, argv + argc}); });
 }

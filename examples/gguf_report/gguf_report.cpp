@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include <command.hpp>
 #include <engine/convert.hpp>
 #include <engine/linear.hpp>
 #include <quern/gguf/file.hpp>
@@ -140,10 +141,5 @@ int run(std::vector<std::string> arguments) {
 } // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return EXIT_FAILURE;
-  }
+  return run_command([&] { return run({argv + 1, argv + argc}); });
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <iostream>
 #include <limits>
+#include <ostream>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -69,6 +70,10 @@ struct Int8Kernel {
   std::vector<float> (*portable)(std::span<const std::byte> row_major, std::size_t out,
                                  std::size_t blocks, const Int8& x);
 };
+
+void PrintTo(const Int8Kernel& kernel, std::ostream* out) {
+  *out << kernel.name;
+}
 
 template <class F, class O, class I>
 void run_kernel(std::span<const std::byte> bytes, std::size_t out, std::size_t blocks, Part part,

@@ -1,10 +1,11 @@
-// floor: 4.32
+// floor: 4.34
 // Text for several targets: included once for each instruction set, within its namespace.
 //
 // Loops of the kernels for int8 activations. Units of values follow each other in each row; see
 // int8_scalar.hpp for the sequence of each sum.
 
 #if defined(QUERN_STEP)
+#include <quern/kernels/tiles/one_row.hpp>
 
 /// A sink that writes the units of a block down.
 template <class T>
@@ -24,56 +25,9 @@ struct TileSink {
   QUERN_STEP void m(Floats v) noexcept { store_floats(to + T::m, v); }
 };
 
-/// Up to R rows of activations, `Values` values of each.
-template <class T, std::size_t R, std::size_t Values>
-struct RowsOf {
-  static constexpr std::size_t folds = (Values / T::fold + lanes - 1) / lanes * lanes;
-
-  const std::int8_t* codes[R];
-  const float* scales[R];
-  /// Groups with minimums: sums of two neighbouring groups as int16.
-  const std::byte* pairs[R];
-  /// What the sum of each fold starts from: the codes of weights are `zero` too large.
-  alignas(lane_bytes) std::int32_t starts[R][folds];
-  alignas(lane_bytes) std::int16_t group_sums[T::minimum ? R : 1][folds];
-  /// A minimum without groups: the sum of a unit.
-  alignas(lane_bytes) float unit_sums[T::minimum ? R : 1][folds];
-
-  QUERN_CALL void take(const Activations& x, std::size_t first, std::size_t count,
-                       std::size_t value, std::size_t length, int zero_code) noexcept {
-    const Integers factor = every32(-zero_code);
-    for (std::size_t r = 0; r < count; ++r) {
-      codes[r] = x.codes_of(first + r, value);
-      scales[r] = x.scales_of(first + r, value);
-      const std::int16_t* sums = x.sums_of(first + r, value);
-      pairs[r] =
-          reinterpret_cast<const std::byte*>(T::fold == 32 ? group_sums[T::minimum ? r : 0] : sums);
-      if constexpr (T::fold == 256) {
-        for (std::size_t f = 0; f < length / 256; ++f) {
-          int sum = 0;
-          for (std::size_t i = 0; i < 16; ++i)
-            sum += sums[16 * f + i];
-          starts[r][f] = -zero_code * sum;
-        }
-      } else {
-        for (std::size_t i = 0; i < length / T::fold; i += lanes) {
-          // Reads on into the scales of the row, at most.
-          const Integers all_sums = T::fold == 32 ? add_pairs(load(sums + 2 * i)) : widen(sums + i);
-          store(starts[r] + i, mul32(all_sums, factor));
-          if constexpr (T::minimum && T::groups != 0) store_words(group_sums[r] + i, all_sums);
-          if constexpr (T::minimum && T::groups == 0)
-            store_floats(unit_sums[r] + i, to_floats(all_sums));
-        }
-      }
-    }
-  }
-};
-
-/// Rows of activations that meet a tile, and a single row.
+/// Rows of activations that meet a tile.
 template <class T>
 using CellRows = RowsOf<T, rows_of_cell, T::values>;
-template <class T>
-using LoneRow = RowsOf<T, 1, 2048>;
 
 /// Integer sums of R rows of activations and C registers of outputs.
 template <std::size_t R, std::size_t C>
@@ -181,152 +135,6 @@ QUERN_STEP void add_unit(const std::byte* const (&w)[C], const CellRows<T>& x, s
   }
 }
 
-/// A sink that multiplies with one row of activations on the way, without a tile. Meanwhile it asks
-/// for `Bytes` bytes that come later, a little with each code: many requests at once would wait for
-/// each other.
-template <class T, std::size_t Values, std::size_t Bytes>
-struct DotSink {
-  static constexpr std::size_t units = Values / T::unit;
-  static constexpr bool halved = T::groups == 0;
-
-  const LoneRow<T>& x;
-  std::size_t value;     ///< first of the block, in `x`
-  const std::byte* next; ///< where those bytes are
-  Integers sum[Values / T::fold];
-  /// The second halves of folds, where few sums would wait for each other.
-  Integers second[Values / T::fold];
-  Integers n;
-  Integers k;
-  Floats factor[units];
-  Floats minimum_factor;
-
-  QUERN_STEP DotSink(const LoneRow<T>& row, std::size_t first, const std::byte* later) noexcept
-      : x(row), value(first), next(later) {
-    QUERN_UNROLL
-    for (std::size_t i = 0; i < Values / T::fold; ++i) {
-      sum[i] = broadcast(&x.starts[0][value / T::fold + i]);
-      second[i] = zero();
-    }
-    n = k = zero();
-  }
-  QUERN_STEP void code(std::size_t i, Integers v) noexcept {
-    const std::size_t from = fetched(i), end = fetched(i + 1);
-    if (from < end) _mm_prefetch(reinterpret_cast<const char*>(next + from), _MM_HINT_T0);
-    if (from + 64 < end) _mm_prefetch(reinterpret_cast<const char*>(next + from + 64), _MM_HINT_T0);
-    Integers& to =
-        halved && i * 8 / T::fold % 2 == 1 ? second[4 * i / T::fold] : sum[4 * i / T::fold];
-    to = dot_bytes<T::wide>(to, v, broadcast(x.codes[0] + value + 4 * i));
-  }
-  QUERN_STEP void scale(std::size_t g, Integers v) noexcept { n = add32(n, mul32(sum[g], v)); }
-  QUERN_STEP void minimums(std::size_t p, Integers v) noexcept {
-    k = dot_words(k, v, broadcast(x.pairs[0] + value / T::fold * 2 + 4 * p));
-  }
-  QUERN_STEP void d(std::size_t u, Floats v) noexcept { factor[u] = v; }
-  QUERN_STEP void m(Floats v) noexcept { minimum_factor = v; }
-
-  /// Adds the units of the block to the outputs y.
-  QUERN_STEP void add_to(float* y, std::size_t width) const noexcept {
-    Floats total = load_floats(y);
-    QUERN_UNROLL
-    for (std::size_t u = 0; u < units; ++u) {
-      Floats t = mul(to_floats(halved ? add32(sum[u], second[u]) : n), factor[u]);
-      if constexpr (T::pairs != 0)
-        t = fnma(to_floats(k), minimum_factor, t);
-      else if constexpr (T::minimum)
-        t = fma(every(x.unit_sums[0][value / T::unit + u]), minimum_factor, t);
-      total = fma(t, every(x.scales[0][(value + u * T::unit) / width]), total);
-    }
-    store_floats(y, total);
-  }
-
-private:
-  /// Bytes asked for before code i.
-  static_assert(Bytes <= 32 * Values);
-  static constexpr std::size_t fetched(std::size_t i) noexcept {
-    return (Bytes + 63) / 64 * i / (Values / 4) * 64;
-  }
-};
-
-/// Blocks b to b + count - 1 of rows o to o + lanes - 1. Rows that do not exist are zeros, for
-/// which all are copied.
-template <class T>
-class PiecesOf {
-public:
-  QUERN_STEP PiecesOf(const Grid& w, std::size_t block_bytes, std::size_t o, std::size_t b,
-                      std::size_t count) noexcept {
-    if (o + lanes <= w.rows) {
-      pieces = {w.at(o, b), w.row_step, w.block_step, count, w.data};
-      return;
-    }
-    std::memset(copy_, 0, sizeof copy_);
-    for (std::size_t r = 0; o + r < w.rows; ++r)
-      for (std::size_t i = 0; i < count; ++i)
-        std::memcpy(copy_ + r * most + i * block_bytes, w.at(o + r, b + i), block_bytes);
-    pieces = {copy_, most, block_bytes, count, w.data};
-  }
-  Pieces pieces;
-
-private:
-  /// Bytes of the values of a tile: the largest blocks have 34 bytes for 32 values.
-  static constexpr std::size_t most = T::values / 32 * 34;
-  std::byte copy_[lanes * most];
-};
-
-/// One row of activations, rows of W contiguous: a register of outputs at a time. The next rows are
-/// fetched meanwhile, in the order of memory.
-template <class T>
-QUERN_CALL void by_rows(const Grid& w, const Packed<LoneRow<T>>& packed, const Activations& x,
-                        float* y) noexcept {
-  const std::size_t pieces = T::values / packed.block_size;
-  LoneRow<T> row;
-  for (std::size_t o = 0; o < w.rows; o += lanes) {
-    alignas(lane_bytes) float sums[lanes] = {};
-    const std::byte* next = w.at(o + lanes, 0);
-    const std::size_t taken = 2048 / packed.block_size;
-    for (std::size_t b = 0; b < w.blocks; b += pieces) {
-      const std::size_t count = std::min(pieces, w.blocks - b);
-      if (b % taken == 0)
-        row.take(x, 0, 1, b * packed.block_size, std::min(taken, w.blocks - b) * packed.block_size,
-                 packed.zero);
-      PiecesOf<T> here(w, packed.block_bytes, o, b, count);
-      here.pieces.next = next + b * packed.block_bytes * lanes;
-      packed.multiply(here.pieces, row, x.width, b % taken * packed.block_size, packed.block_size,
-                      sums, 0);
-    }
-    store_some(y + o, load_floats(sums), std::min(lanes, w.rows - o));
-  }
-}
-
-/// One row of activations, columns of blocks contiguous: block after block in the order of memory,
-/// the sums of a strip of outputs waiting.
-template <class T>
-QUERN_CALL void by_columns(const Grid& w, const Packed<LoneRow<T>>& packed, const Activations& x,
-                           float* y) noexcept {
-  constexpr std::size_t strip = 2048;
-  const std::size_t pieces = T::values / packed.block_size;
-  alignas(64) float sums[strip];
-  LoneRow<T> row;
-  for (std::size_t first = 0; first < w.rows; first += strip) {
-    const std::size_t end = std::min(w.rows, first + strip);
-    std::fill_n(sums, strip, 0.0f);
-    for (std::size_t b = 0; b < w.blocks; ++b) {
-      row.take(x, 0, 1, b * packed.block_size, packed.block_size, packed.zero);
-      for (std::size_t o = first; o < end;) {
-        const std::size_t count = std::min(pieces, (end - o) / lanes);
-        if (count == 0) {
-          const PiecesOf<T> last(w, packed.block_bytes, o, b, 1);
-          packed.multiply(last.pieces, row, x.width, 0, 0, sums + (o - first), 0);
-          break;
-        }
-        packed.multiply({w.at(o, b), w.row_step, lanes * w.row_step, count, w.at(o, b) + 4096}, row,
-                        x.width, 0, 0, sums + (o - first), lanes);
-        o += count * lanes;
-      }
-    }
-    std::copy_n(sums, end - first, y + first);
-  }
-}
-
 /// R rows of activations against the units of a tile; `y` are R rows of C registers of outputs.
 template <class T, std::size_t R>
 QUERN_CALL void multiply_cell(const std::byte* const (&columns)[columns_of_cell], std::size_t units,
@@ -400,19 +208,6 @@ QUERN_CALL void unpack_pieces(const Pieces& pieces, std::byte* to) noexcept {
   for (std::size_t i = 0; i < pieces.count; ++i, at += pieces.step) {
     TileSink<T> sink{to + i * (F::block_size / T::unit * T::bytes)};
     Unpacker<F>::run(at, pieces.row_step, sink);
-  }
-}
-
-template <BlockFormat F>
-QUERN_CALL void multiply_pieces(const Pieces& pieces, const LoneRow<Unit<F>>& x, std::size_t width,
-                                std::size_t first, std::size_t value_step, float* y,
-                                std::size_t y_step) noexcept {
-  const std::byte* at = pieces.at;
-  constexpr std::size_t bytes = lanes * F::bytes_per_block;
-  for (std::size_t i = 0; i < pieces.count; ++i, at += pieces.step, y += y_step) {
-    DotSink<Unit<F>, F::block_size, bytes> sink(x, first + i * value_step, pieces.next + i * bytes);
-    Unpacker<F>::run(at, pieces.row_step, sink);
-    sink.add_to(y, width);
   }
 }
 
