@@ -81,7 +81,7 @@ struct OutIn {
 
 /// "[out, in]" for messages.
 [[nodiscard]] inline std::string to_string(OutIn shape) {
-  return "[" + std::to_string(shape.out.value()) + ", " + std::to_string(shape.in.value()) + "]";
+  return std::string("[") + std::to_string(shape.out.value()) + ", " + std::to_string(shape.in.value()) + "]";
 }
 
 /// A matrix shape as GGUF labels it: fastest extent first, so `ne0` is `in` and `ne1` is `out`.

@@ -27,7 +27,7 @@ class FileSink {
 public:
   explicit FileSink(const std::filesystem::path& path) : path_(path), aside_(path) {
     std::random_device random;
-    aside_ += "." + std::to_string(random()) + ".part";
+    aside_ += std::string(".") + std::to_string(random()) + ".part";
     file_ = std::fopen(aside_.string().c_str(), "wbx"); // x: never somebody else's file
     if (file_ == nullptr) fail("can't create", errno);
   }

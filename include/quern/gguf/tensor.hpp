@@ -34,7 +34,7 @@ struct Tensor {
 
 /// "{in, out, e2, e3}" for messages.
 [[nodiscard]] inline std::string to_string(const std::array<std::uint64_t, 4>& extents) {
-  return "{" + std::to_string(extents[0]) + ", " + std::to_string(extents[1]) + ", " +
+  return std::string("{") + std::to_string(extents[0]) + ", " + std::to_string(extents[1]) + ", " +
          std::to_string(extents[2]) + ", " + std::to_string(extents[3]) + "}";
 }
 
