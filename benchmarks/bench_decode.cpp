@@ -15,11 +15,9 @@
 // the same by Eigen, which decodes first.
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <random>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -33,6 +31,7 @@
 #include <quern/formats.hpp>
 #include <quern/matmul.hpp>
 
+#include "inputs.hpp"
 #include "thread_clock.hpp"
 
 namespace {
@@ -42,40 +41,6 @@ using quern::MatrixView;
 using quern::OutIn;
 using quern::PackedView;
 using quern::RowMajor;
-
-std::vector<float> random_values(std::size_t count) {
-  std::mt19937 generator(1);
-  std::normal_distribution<float> normal(0.0f, 0.02f);
-  std::vector<float> values(count);
-  for (float& value : values)
-    value = normal(generator);
-  return values;
-}
-
-/// Blocks of all kinds of bytes that decode to finite values. Up to 512 differ, then they repeat.
-template <class F>
-std::vector<std::byte> blocks(std::size_t count) {
-  std::mt19937 generator(1);
-  std::vector<std::byte> bytes(count * F::bytes_per_block);
-  const std::size_t distinct = std::min<std::size_t>(count, 512);
-  for (std::size_t n = 0; n < distinct; ++n) {
-    const std::span<std::byte, F::bytes_per_block> block{bytes.data() + n * F::bytes_per_block,
-                                                         F::bytes_per_block};
-    do
-      for (std::byte& byte : block)
-        byte = static_cast<std::byte>(generator() >> 24);
-    while (!std::ranges::all_of(F::decode(block), [](float v) { return std::isfinite(v); }));
-  }
-  for (std::size_t i = distinct * F::bytes_per_block; i < bytes.size(); ++i)
-    bytes[i] = bytes[i - distinct * F::bytes_per_block];
-  return bytes;
-}
-
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 template <class F, class O>
 void decode_weight(benchmark::State& state, std::size_t rows, std::size_t columns) {

@@ -25,6 +25,8 @@
 #include <quern/shape.hpp>
 #include <quern/weight_form.hpp>
 
+#include "inputs.hpp"
+
 /// @file
 /// What it costs to load a model in kernel order, next to reading the same file into memory as it
 /// is, which nothing that ends in memory can beat. Both run in turn in every iteration. Counters,
@@ -162,11 +164,6 @@ struct Times {
     cpu.push_back(cpu_seconds() - cpu_start);
   }
 };
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 void load(benchmark::State& state, bool from_disk) {
   const auto threads = static_cast<std::size_t>(state.range(0));
