@@ -67,9 +67,10 @@ template <BlockOrder To, BlockFormat F>
   return std::move(weight);
 }
 
-/// Reorders an owned weight in its own memory; besides it one bit per block is needed. Emits one
-/// AdapterInserted event of kind "prepack" with scope "owned". Throws std::bad_alloc, and then the
-/// weight is unchanged.
+/// Reorders an owned weight in its own memory. Besides it, less than half of its bytes are needed
+/// for a while: at most about 0.5 MiB and a bit per group of blocks, unless a row of the shorter
+/// extent is longer than 32 KiB. Emits one AdapterInserted event of kind "prepack" with scope
+/// "owned". Throws std::bad_alloc, and then the weight is unchanged.
 template <BlockOrder To, BlockFormat F>
 [[nodiscard]] PackedWeight<F, To> prepack(PackedWeight<F, OtherOrder<To>>&& weight,
                                           Trace& trace = no_trace) {

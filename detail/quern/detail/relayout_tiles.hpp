@@ -54,6 +54,10 @@ struct TileShape {
   /// Blocks of a source row in a tile: two tiles fit the second-level cache.
   static constexpr std::size_t columns =
       std::max<std::size_t>(1, std::min<std::size_t>(8192, (200 << 10) / rows) / BytesPerBlock);
+  /// The same where source rows are longer than what they become: the tiles below each other then
+  /// fill the new rows while those are still at hand.
+  static constexpr std::size_t columns_of_long_rows =
+      std::clamp<std::size_t>((256 << 10) / rows / BytesPerBlock, 1, 128);
   /// Columns that are gathered before they are stored: they fit the first-level cache.
   static constexpr std::size_t strip = rounded_up(
       std::clamp<std::size_t>((18 << 10) / rows / BytesPerBlock, 1, columns), move_columns);
@@ -146,7 +150,8 @@ public:
     // Where pieces meet within a line, a streamed piece ends with its last whole line, and the one
     // behind starts with the blocks of that line, so that each line is stored once.
     const std::size_t overlap = try_both && !lines_whole_ ? Shape::overlap : 0;
-    const std::size_t panels = (fast_ + Shape::columns - 1) / Shape::columns;
+    const std::size_t most = fast_ > slow_ ? Shape::columns_of_long_rows : Shape::columns;
+    const std::size_t panels = (fast_ + most - 1) / most;
     const std::size_t columns = (fast_ + panels - 1) / panels;
     for (std::size_t f = 0; f < fast_; f += columns)
       for (std::size_t s = 0; s < slow_;) {
