@@ -111,7 +111,8 @@ class Int8Blocks {
       "that a weight format needs");
 
 public:
-  static constexpr std::size_t width = Width;
+  static constexpr std::size_t width = Width; ///< values that share a scale
+  /// As in kernel keys and traces.
   static constexpr std::string_view name = Width == 32 ? "Int8Blocks<32>" : "Int8Blocks<256>";
 
   /// Bytes that activations of `[rows, cols]` take. Throws Error(not_block_multiple) when `cols` is
@@ -149,8 +150,11 @@ public:
                   "quern::Int8Blocks: the bytes must start on a multiple of 4");
   }
 
+  /// Rows: one per token or batch entry.
   [[nodiscard]] std::size_t rows() const noexcept { return rows_; }
+  /// Values in a row.
   [[nodiscard]] std::size_t cols() const noexcept { return cols_; }
+  /// Scales in a row: cols() / width.
   [[nodiscard]] std::size_t blocks_per_row() const noexcept { return cols_ / Width; }
   /// Bytes of all rows.
   [[nodiscard]] std::size_t bytes() const noexcept { return rows_ * layout_.row; }

@@ -37,8 +37,9 @@ namespace quern {
 /// Source of the scale and of the rule: Ma et al., "The Era of 1-bit LLMs: All Large Language
 /// Models are in 1.58 Bits" (2024), equations 1 to 3.
 struct BitNet {
+  /// Says that this is no BlockFormat: one scale serves the whole tensor.
   using NoBlockGrid = void;
-  static constexpr std::string_view name = "BitNet b1.58";
+  static constexpr std::string_view name = "BitNet b1.58"; ///< for messages
 
   /// Bytes of a tensor. Throws Error(size_overflow).
   [[nodiscard]] static std::size_t bytes_for(OutIn shape) {
@@ -68,11 +69,15 @@ public:
   BitNetView(std::span<const std::byte>, NeShape) QUERN_DELETED("quern::BitNetView: NeShape is GGUF's label, fastest extent first; convert it with quern::out_in(shape)");
   // clang-format on
 
+  /// `[out, in]`.
   [[nodiscard]] OutIn shape() const noexcept { return shape_; }
+  /// Rows: output features.
   [[nodiscard]] std::size_t out() const noexcept { return shape_.out; }
+  /// Columns: input features, in values.
   [[nodiscard]] std::size_t in() const noexcept { return shape_.in; }
   /// Bytes, the scale included.
   [[nodiscard]] std::size_t bytes() const noexcept { return size_; }
+  /// Address of the codes; the scale stands behind them.
   [[nodiscard]] const std::byte* data() const noexcept { return data_; }
 
   /// The scale of all values.
@@ -150,10 +155,15 @@ public:
       : bytes_(std::move(bytes)), shape_(shape) {
     (void)BitNetView(bytes_, shape_);
   }
+  /// Takes the bytes over, so views stay valid; the weight moved from is only to be assigned to or
+  /// destroyed.
   BitNetWeight(BitNetWeight&&) = default;
+  /// The same; what this weight had is freed.
   BitNetWeight& operator=(BitNetWeight&&) = default;
 
+  /// `[out, in]`.
   [[nodiscard]] OutIn shape() const noexcept { return shape_; }
+  /// The codes and the scale behind them, valid as long as this object.
   [[nodiscard]] std::span<const std::byte> bytes() const& noexcept { return bytes_; }
   /// The tensor as a view, valid as long as this object.
   [[nodiscard]] BitNetView view() const& { return {bytes_, shape_}; }

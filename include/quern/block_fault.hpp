@@ -11,7 +11,7 @@ namespace quern {
 /// What makes a block of a weight invalid. Any block decodes; an invalid one gives values that no
 /// quantizer meant.
 enum class BlockFault : std::uint8_t {
-  none,
+  none,          ///< the block is valid
   not_a_number,  ///< a scale, a minimum or a single value is NaN
   infinite,      ///< one of them is infinite
   reserved_code, ///< a code that the format's definition keeps for something else than a number

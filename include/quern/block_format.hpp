@@ -30,6 +30,7 @@ enum class EncodeFault : std::uint8_t {
 template <std::size_t BytesPerBlock>
 class [[nodiscard]] Encoded {
 public:
+  /// A block that was encoded.
   constexpr Encoded(const std::array<std::byte, BytesPerBlock>& bytes) noexcept // NOLINT: implicit
       : bytes_(bytes) {}
 
@@ -41,7 +42,9 @@ public:
     return result;
   }
 
+  /// True when there is a block, false after a failure.
   [[nodiscard]] constexpr bool ok() const noexcept { return fault_ == EncodeFault::none; }
+  /// Why there is no block; EncodeFault::none when ok().
   [[nodiscard]] constexpr EncodeFault fault() const noexcept { return fault_; }
   /// The lane at fault; 0 when ok().
   [[nodiscard]] constexpr std::size_t lane() const noexcept { return lane_; }

@@ -78,6 +78,7 @@ struct allow_fallback {};
 /// is no other, else Error(unsupported).
 struct no_fallback {};
 
+/// What to do where only the portable kernel fits: one of the two policies.
 template <class P>
 concept FallbackPolicy = std::same_as<P, allow_fallback> || std::same_as<P, no_fallback>;
 

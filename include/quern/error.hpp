@@ -39,44 +39,45 @@ enum class ErrorCode : std::uint8_t {
   wrong_value_type, ///< the metadata value is not of the type asked for
   not_a_matrix,     ///< the tensor has more than two extents and no slice was named
   // GGUF syntax (see gguf::Error for position and name)
-  truncated,
-  bad_magic,
-  foreign_endian,
-  unsupported_version,
-  count_impossible,
-  string_past_end,
-  bad_key,
-  duplicate_key,
-  bad_value_type,
-  bad_bool,
-  nested_too_deep,
-  array_past_end,
-  alignment_type,
-  alignment_value,
-  bad_tensor_name,
-  duplicate_tensor,
-  too_many_dims,
-  element_overflow,
-  removed_type,
-  unknown_type,
-  row_not_blocks,
-  bytes_overflow,
-  offset_misaligned,
-  offset_past_end,
-  data_past_end,
-  data_overlap,
-  not_packed,
-  limit_exceeded,
-  split_name,
-  split_keys,
-  split_mismatch,
-  split_missing,
-  split_count,
+  truncated,           ///< the file ends inside a field, or before its GGUF starts
+  bad_magic,           ///< the first four bytes are not "GGUF"
+  foreign_endian,      ///< a big-endian file
+  unsupported_version, ///< a version that is not read
+  count_impossible,    ///< more keys or tensors than the bytes left can hold
+  string_past_end,     ///< a string longer than the bytes left
+  bad_key,             ///< a key that is empty, has a NUL byte or breaks the rules asked for
+  duplicate_key,       ///< two metadata entries of one key
+  bad_value_type,      ///< an unknown value type; strict: an array of arrays
+  bad_bool,            ///< a bool that is neither 0 nor 1
+  nested_too_deep,     ///< arrays of arrays deeper than is read
+  array_past_end,      ///< an array longer than the bytes left
+  alignment_type,      ///< general.alignment is no u32
+  alignment_value,     ///< an alignment that is no power of two, or added to a Writer as a key
+  bad_tensor_name,     ///< an empty or overlong tensor name, or one with a NUL byte
+  duplicate_tensor,    ///< two tensors of one name
+  too_many_dims,       ///< a tensor with more than 4 extents
+  element_overflow,    ///< a product of extents that does not fit 63 bits
+  removed_type,        ///< a tensor type that the format once had and took out
+  unknown_type,        ///< a tensor type that is not known
+  row_not_blocks,      ///< a stored row that is not a multiple of the block size
+  bytes_overflow,      ///< a size that does not fit 64 bits or the address space
+  offset_misaligned,   ///< data whose offset is no multiple of the alignment
+  offset_past_end,     ///< data that would start past the end of the file
+  data_past_end,       ///< data, with the padding asked for, that would end past the file
+  data_overlap,        ///< two tensors whose data overlap
+  not_packed,          ///< gaps between tensors or padding that is not zero, when refused
+  limit_exceeded,      ///< more than the caller's limits, or memory, allow
+  split_name,          ///< a file name that is not that of a part of a split set
+  split_keys,          ///< a split.* key that is missing or impossible
+  split_mismatch,      ///< a split.* key that contradicts the file name
+  split_missing,       ///< a part of the set is not there
+  split_count,         ///< the parts have not as many tensors as declared
 };
 
 /// Every run-time error of quern. The message names the call, the values and the fix.
 class Error : public std::runtime_error {
 public:
+  /// `message` is what what() gives.
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
 
   /// The kind of error.

@@ -20,6 +20,7 @@ namespace quern {
 /// callable must outlive it.
 class IndexFunction {
 public:
+  /// Refers to `f`; no copy is made.
   template <class F>
   requires(!std::same_as<std::remove_cvref_t<F>, IndexFunction> && std::invocable<F&, std::size_t>)
       IndexFunction(F&& f)
@@ -29,6 +30,7 @@ public:
           (*static_cast<std::remove_reference_t<F>*>(object))(index);
         }) {}
 
+  /// Calls `f(index)`.
   void operator()(std::size_t index) const { call_(object_, index); }
 
 private:
@@ -46,19 +48,23 @@ concept Executor = requires(E& executor, std::size_t count, IndexFunction f) {
 
 /// Runs everything on the calling thread.
 struct SerialExecutor {
+  /// Calls f(0) to f(count - 1), in this order.
   template <class F>
   void parallel_for(std::size_t count, F&& f) const {
     for (std::size_t i = 0; i < count; ++i)
       f(i);
   }
+  /// One: nothing runs at the same time.
   [[nodiscard]] static constexpr std::size_t concurrency() noexcept { return 1; }
 };
 
 /// A reference to any executor, which must outlive it. Empty, it stands for the calling thread.
 class ExecutorRef {
 public:
+  /// The calling thread.
   constexpr ExecutorRef() noexcept = default;
 
+  /// Refers to `executor`, and asks it for its concurrency() now, when it has one.
   template <Executor E>
   requires(!std::same_as<std::remove_cvref_t<E>, ExecutorRef>) ExecutorRef(E& executor)
   noexcept // NOLINT: implicit
@@ -78,6 +84,8 @@ public:
   /// no such member. It steers only how finely work is cut.
   [[nodiscard]] constexpr std::size_t concurrency() const noexcept { return concurrency_; }
 
+  /// Calls f(i) once for each i in [0, count) and returns when all calls have. A single piece runs
+  /// on the calling thread.
   void parallel_for(std::size_t count, IndexFunction f) const {
     if (run_ == nullptr || count <= 1)
       SerialExecutor{}.parallel_for(count, f);

@@ -30,7 +30,7 @@ inline constexpr std::size_t default_blocks_per_row = 3;
 
 /// The first difference between some bytes and a fixture.
 struct Disagreement {
-  std::string_view format;
+  std::string_view format;       ///< `name` of the format
   std::string_view order;        ///< the order that was expected
   std::size_t expected_size = 0; ///< bytes
   std::size_t found_size = 0;    ///< bytes; differs from expected_size: nothing else was compared
@@ -38,10 +38,11 @@ struct Disagreement {
   std::size_t block = 0;         ///< and its column
   std::size_t flat_index = 0;    ///< place of that block in the bytes, in blocks
   std::size_t offset = 0;        ///< first differing byte within it
-  std::uint8_t expected = 0;
-  std::uint8_t found = 0;
+  std::uint8_t expected = 0;     ///< the byte that the fixture has there
+  std::uint8_t found = 0;        ///< the byte that is there
   /// The flat RowMajor number of the fixture block that stands here instead, if it is one.
   std::optional<std::size_t> found_block;
+  /// Of the fixture.
   std::size_t blocks_per_row = 0;
 
   /// The difference in words.
@@ -142,11 +143,15 @@ disagreement(std::span<const std::byte> bytes) noexcept {
 template <BlockFormat F, std::size_t OutRows = default_out,
           std::size_t BlocksPerRow = default_blocks_per_row>
 struct Decodable {
+  /// Values in a row.
   static constexpr std::size_t in = BlocksPerRow * F::block_size;
+  /// The bytes of the weight in RowMajor.
   std::array<std::byte, OutRows * BlocksPerRow * F::bytes_per_block> canonical{};
+  /// The same blocks in InputBlockMajor.
   std::array<std::byte, OutRows * BlocksPerRow * F::bytes_per_block> kernel_order{};
   std::array<float, OutRows * in> matrix{}; ///< `[out, in]`, row after row
 
+  /// Of the weight and of `matrix`.
   [[nodiscard]] static constexpr OutIn shape() { return OutIn{Out{OutRows}, In{in}}; }
 };
 

@@ -28,6 +28,7 @@ static_assert(boost::mp11::mp_is_set<Isas>::value, "quern::Isas: an instruction 
 /// A limit is for tests and for comparing kernels; it never makes an instruction set available.
 class IsaLimit {
 public:
+  /// No limit.
   constexpr IsaLimit() noexcept = default;
 
   /// True when `I` stands at or behind the limit in Isas.

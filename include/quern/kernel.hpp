@@ -21,18 +21,19 @@ namespace quern {
 
 /// The identity of a kernel as a value, for messages and traces. All names are static strings.
 struct KernelKey {
-  std::string_view operation;
-  std::string_view activation;
-  std::string_view format;
-  std::string_view order;
-  std::string_view isa;
+  std::string_view operation;  ///< "matmul" or "decode"
+  std::string_view activation; ///< what it multiplies: activation_name(); "float" for what decodes
+  std::string_view format;     ///< `name` of the BlockFormat that it reads
+  std::string_view order;      ///< `name` of the BlockOrder that it reads
+  std::string_view isa;        ///< `name` of its instruction set
 
+  /// Equal when all five texts are.
   friend constexpr bool operator==(const KernelKey&, const KernelKey&) noexcept = default;
 };
 
 /// y = x * W^T, as the operation of a key.
 struct MatmulOperation {
-  static constexpr std::string_view name = "matmul";
+  static constexpr std::string_view name = "matmul"; ///< KernelKey::operation of these kernels
 };
 
 /// The name of a type of activations: "float", or what the type says.
@@ -48,6 +49,7 @@ template <class Activation>
 /// the five, and then both their types and their values do.
 template <class Operation, class Activation, BlockFormat F, BlockOrder O, Isa I>
 struct KernelKeyOf {
+  /// The five names.
   static constexpr KernelKey value{Operation::name, activation_name<Activation>(), F::name, O::name,
                                    I::name};
 };

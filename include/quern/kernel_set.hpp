@@ -38,6 +38,7 @@ public:
     return KernelSet(std::move(keys));
   }
 
+  /// All of them, in order of preference; valid as long as this object.
   [[nodiscard]] std::span<const KernelKey> keys() const noexcept { return keys_; }
 
   /// The best kernel for weights of this format, or null.

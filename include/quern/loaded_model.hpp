@@ -36,6 +36,7 @@ public:
 
   /// What was done and why.
   [[nodiscard]] const PlannedTensor& plan() const noexcept { return plan_; }
+  /// The name in the file.
   [[nodiscard]] const std::string& name() const noexcept { return plan_.name; }
   /// The shape of one matrix.
   [[nodiscard]] OutIn shape() const noexcept { return plan_.shape; }
@@ -43,6 +44,8 @@ public:
   [[nodiscard]] std::size_t slices() const noexcept { return plan_.slices; }
   /// row_major or input_block_major.
   [[nodiscard]] WeightOrder order() const noexcept { return plan_.order; }
+  /// Where the bytes are: in the mapped file, or in memory, of a scope or of a file that is not
+  /// mapped.
   [[nodiscard]] WeightResidency residency() const noexcept { return plan_.residency; }
   /// All bytes, slice after slice. Empty for a skipped tensor.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
@@ -109,15 +112,19 @@ private:
 /// All tensors of a model, by name and in file order. Owns no bytes, see LoadedTensor.
 class LoadedModel {
 public:
+  /// Made by load_model(). Of several tensors of one name, find() gives the first.
   explicit LoadedModel(std::vector<LoadedTensor> tensors) : tensors_(std::move(tensors)) {
     index_.reserve(tensors_.size());
     for (std::size_t i = 0; i < tensors_.size(); ++i)
       index_.emplace(tensors_[i].name(), i);
   }
   // The index refers to the names, which stay in place when the model is moved.
+  /// Takes the tensors over: what was taken from the other model stays valid.
   LoadedModel(LoadedModel&&) noexcept = default;
+  /// The same; what was taken from this model before is invalid.
   LoadedModel& operator=(LoadedModel&&) noexcept = default;
 
+  /// All tensors, in file order.
   [[nodiscard]] std::span<const LoadedTensor> tensors() const& noexcept { return tensors_; }
   /// The tensor of this name, or null.
   [[nodiscard]] const LoadedTensor* find(std::string_view name) const& noexcept {

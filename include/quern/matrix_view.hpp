@@ -50,9 +50,13 @@ public:
       : data_(other.data()), rows_(other.rows()), cols_(other.cols()),
         row_stride_(other.row_stride()) {}
 
+  /// Address of value (0, 0).
   [[nodiscard]] constexpr T* data() const noexcept { return data_; }
+  /// Rows: m of activations and results.
   [[nodiscard]] constexpr std::size_t rows() const noexcept { return rows_; }
+  /// Values in a row.
   [[nodiscard]] constexpr std::size_t cols() const noexcept { return cols_; }
+  /// Values from the start of a row to that of the next; cols() when there are no gaps.
   [[nodiscard]] constexpr std::size_t row_stride() const noexcept { return row_stride_; }
   /// Address of a row. Not checked: r < rows().
   [[nodiscard]] constexpr T* row(std::size_t r) const noexcept { return data_ + r * row_stride_; }

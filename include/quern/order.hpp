@@ -16,6 +16,7 @@ namespace quern {
 
 /// Block (o, b) at flat index `o * blocks_per_row + b`: what GGUF files hold and quantizers write.
 struct RowMajor {
+  /// As in kernel keys, traces and messages.
   static constexpr std::string_view name = "RowMajor";
 
   /// Blocks between (o, b) and its neighbour in the slow direction: a whole row.
@@ -32,6 +33,7 @@ struct RowMajor {
 
 /// Block (o, b) at flat index `b * out + o`: what packed kernels read.
 struct InputBlockMajor {
+  /// As in kernel keys, traces and messages.
   static constexpr std::string_view name = "InputBlockMajor";
 
   /// Blocks between (o, b) and its neighbour in the slow direction: a whole block column.

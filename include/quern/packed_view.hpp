@@ -78,8 +78,8 @@ class PackedView {
   static_assert(detail::ExplainedPacking<F, O>::good);
 
 public:
-  using Format = F;
-  using Order = O;
+  using Format = F; ///< of the blocks
+  using Order = O;  ///< in which the blocks lie
   /// The bytes of one block.
   using Block = std::span<const std::byte, F::bytes_per_block>;
 
@@ -121,6 +121,7 @@ public:
   [[nodiscard]] constexpr std::size_t out() const noexcept { return shape_.out; }
   /// Columns of the matrix: input features, in values.
   [[nodiscard]] constexpr std::size_t in() const noexcept { return shape_.in; }
+  /// Both extents, `[out, in]`.
   [[nodiscard]] constexpr OutIn shape() const noexcept { return shape_; }
   /// Blocks in a row: `in() / F::block_size`.
   [[nodiscard]] constexpr std::size_t blocks_per_row() const noexcept {

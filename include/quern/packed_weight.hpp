@@ -25,8 +25,8 @@ class PackedWeight {
   static_assert(detail::ExplainedPacking<F, O>::good);
 
 public:
-  using Format = F;
-  using Order = O;
+  using Format = F; ///< of the blocks
+  using Order = O;  ///< in which the blocks lie
 
   /// A weight of `shape` whose bytes are not yet set; fill bytes(). Throws as PackedView does, and
   /// std::bad_alloc.
@@ -39,9 +39,11 @@ public:
     if (size_ != 0) std::memcpy(bytes_.get(), bytes.data(), size_);
   }
 
+  /// Takes the bytes over; views of `other` stay valid and `other` is left with the shape [0, 0].
   PackedWeight(PackedWeight&& other) noexcept
       : shape_(std::exchange(other.shape_, OutIn{})), size_(std::exchange(other.size_, 0)),
         bytes_(std::move(other.bytes_)) {}
+  /// The same; the bytes that this weight had are freed.
   PackedWeight& operator=(PackedWeight&& other) noexcept {
     shape_ = std::exchange(other.shape_, OutIn{});
     size_ = std::exchange(other.size_, 0);
@@ -64,8 +66,11 @@ public:
     return PackedView<F, O>{std::span<const std::byte>{bytes_.get(), size_}, shape_};
   }
 
+  /// `[out, in]`.
   [[nodiscard]] OutIn shape() const noexcept { return shape_; }
+  /// All blocks, in order `O`, without gaps; valid as long as this object.
   [[nodiscard]] std::span<const std::byte> bytes() const& noexcept { return {bytes_.get(), size_}; }
+  /// The same, to fill a weight that was made from its shape alone.
   [[nodiscard]] std::span<std::byte> bytes() & noexcept { return {bytes_.get(), size_}; }
   // clang-format off
   std::span<const std::byte> bytes() const&& QUERN_DELETED("quern::PackedWeight::bytes: bytes of a temporary would dangle; keep the weight in a variable that outlives the span");

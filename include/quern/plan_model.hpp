@@ -24,20 +24,22 @@ namespace quern {
 
 /// A conversion that could be given up, and the bytes that would save.
 struct Suggestion {
-  std::string_view tensor;
-  std::size_t saving;
-  std::string text; ///< the whole of it as a sentence
+  std::string_view tensor; ///< its name, owned by the plan
+  std::size_t saving;      ///< bytes
+  std::string text;        ///< the whole of it as a sentence
 };
 
 /// What loading a model will do and what it will cost, known from the header alone. Valid as long
 /// as the files it was made from.
 class ModelPlan {
 public:
+  /// Made by plan_model(). `budget` is in bytes.
   explicit ModelPlan(std::vector<PlannedTensor> tensors, std::size_t budget)
       : tensors_(std::move(tensors)), budget_(budget) {}
 
   /// One entry per tensor, in file order.
   [[nodiscard]] std::span<const PlannedTensor> tensors() const noexcept { return tensors_; }
+  /// Bytes that the loaded tensors may take, mapped ones included.
   [[nodiscard]] std::size_t budget() const noexcept { return budget_; }
 
   /// Bytes of all tensors as they are in the files.

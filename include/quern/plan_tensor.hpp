@@ -47,7 +47,7 @@ struct FormPolicy {
 
 /// How one tensor will be loaded. Made by plan_tensor().
 struct PlannedTensor {
-  std::string name;
+  std::string name;                           ///< as in the file
   OutIn shape{};                              ///< of one matrix
   std::size_t slices = 1;                     ///< matrices in the tensor
   std::uint32_t stored_type = 0;              ///< GGUF type in the file
@@ -62,7 +62,7 @@ struct PlannedTensor {
   std::vector<std::string> downgrades; ///< what was not done as asked, or done unasked, and why
   std::span<const std::byte> stored;   ///< the data, in the file; valid as long as that
   gguf::MappedReader reader;           ///< of the file, when it is mapped
-  bool file_is_mapped = false;
+  bool file_is_mapped = false;         ///< whether `stored` lies in a mapping of the file
 
   /// True when the values are decoded and encoded anew.
   [[nodiscard]] bool converts() const noexcept { return type != stored_type; }
@@ -79,7 +79,9 @@ struct PlannedTensor {
   }
   /// Bytes to allocate.
   [[nodiscard]] std::size_t new_bytes() const noexcept { return copies ? bytes : 0; }
+  /// The type in the file, as gguf::type_name() says it.
   [[nodiscard]] std::string stored_name() const { return gguf::type_name(stored_type); }
+  /// The type when loaded, likewise.
   [[nodiscard]] std::string type_name() const { return gguf::type_name(type); }
 
   /// Gives up all conversions, for the reason given.
@@ -108,7 +110,7 @@ struct PlannedTensor {
 
 /// A form and, when it converts although nobody asked, the reason.
 struct ResolvedForm {
-  WeightForm form;
+  WeightForm form;        ///< what suits the kernels
   std::string conversion; ///< empty: the encoding is kept
 };
 

@@ -29,11 +29,12 @@ namespace quern {
 ///
 /// Source: GGUF type 9.
 struct Q8_1 {
+  /// Says that this is no BlockFormat: it holds activations.
   using NoBlockGrid = void;
-  static constexpr std::string_view name = "Q8_1";
-  static constexpr std::size_t width = 32; ///< values
-  static constexpr std::size_t bytes = 36;
-  static constexpr std::uint32_t gguf_type = 9;
+  static constexpr std::string_view name = "Q8_1"; ///< as in messages and GGUF type lists
+  static constexpr std::size_t width = 32;         ///< values
+  static constexpr std::size_t bytes = 36;         ///< bytes of a block: scale, sum and codes
+  static constexpr std::uint32_t gguf_type = 9;    ///< id of the type in GGUF files
 
   /// The 32 values of one block.
   [[nodiscard]] static constexpr std::array<float, width>

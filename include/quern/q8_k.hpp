@@ -29,11 +29,12 @@ namespace quern {
 ///
 /// Source: GGUF type 15.
 struct Q8_K {
+  /// Says that this is no BlockFormat: it holds activations.
   using NoBlockGrid = void;
-  static constexpr std::string_view name = "Q8_K";
-  static constexpr std::size_t width = 256; ///< values
-  static constexpr std::size_t bytes = 292;
-  static constexpr std::uint32_t gguf_type = 15;
+  static constexpr std::string_view name = "Q8_K"; ///< as in messages and GGUF type lists
+  static constexpr std::size_t width = 256;        ///< values
+  static constexpr std::size_t bytes = 292;      ///< bytes of a block: scale, codes and their sums
+  static constexpr std::uint32_t gguf_type = 15; ///< id of the type in GGUF files
 
   /// The 256 values of one block.
   [[nodiscard]] static constexpr std::array<float, width>

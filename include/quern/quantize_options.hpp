@@ -22,6 +22,7 @@ enum class QuantizeMode : std::uint8_t {
 
 /// How quantize() runs. Which executor and which instruction set are used changes no byte.
 struct QuantizeOptions {
+  /// Which codes and scales are chosen; both modes give blocks of the same size.
   QuantizeMode mode = QuantizeMode::best;
   /// How much the squared error in each column matters, `in` numbers, finite and not negative, in
   /// any unit; empty: all alike. A block whose importances are all zero counts as unweighted.

@@ -58,6 +58,7 @@ class Scope : public std::pmr::memory_resource {
 public:
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
+  /// Frees nothing by itself: derived classes own the memory.
   ~Scope() override = default;
 
   /// The kind of scope, as it stands in trace events.
@@ -70,14 +71,18 @@ public:
   [[nodiscard]] std::size_t peak_bytes() const noexcept { return peak_; }
 
 protected:
+  /// For derived classes. The text of `kind` and the sink must outlive the scope.
   Scope(std::string_view kind, bool holds_weights, Trace& trace) noexcept
       : kind_(kind), holds_weights_(holds_weights), trace_(trace) {}
 
+  /// Adds to live_bytes(), and raises peak_bytes() with it.
   void count_in(std::size_t bytes) noexcept {
     live_ += bytes;
     peak_ = std::max(peak_, live_);
   }
+  /// Takes from live_bytes() what count_in() added.
   void count_out(std::size_t bytes) noexcept { live_ -= bytes; }
+  /// The sink that derived classes report to.
   [[nodiscard]] Trace& trace() const noexcept { return trace_; }
 
 private:
@@ -97,9 +102,12 @@ private:
 /// Memory that lives as long as the model: freed when the scope dies, or earlier by deallocate().
 class ModelScope final : public Scope {
 public:
+  /// Takes memory from `upstream` block by block and reports it to `trace`; both must outlive the
+  /// scope.
   explicit ModelScope(Trace& trace = no_trace,
                       std::pmr::memory_resource* upstream = weight_memory())
       : Scope("model", true, trace), upstream_(upstream) {}
+  /// Frees what is still live, with a Free event for each block.
   ~ModelScope() override {
     for (const auto& [data, block] : blocks_) {
       upstream_->deallocate(data, block.bytes, block.alignment);
@@ -145,7 +153,10 @@ private:
 
 /// Whether a ForwardScope looks for uses of memory whose step has ended. It costs a pass over the
 /// slab per step.
-enum class ResetChecks { off, on };
+enum class ResetChecks {
+  off, ///< no pass; uses after the end of a step go unseen
+  on,  ///< a write after the end of its step is an Error, a read gives NaN
+};
 
 /// Memory of one forward step: a slab from which pieces are cut, given back all at once by
 /// reset(). Requests that do not fit the slab are served one by one and counted as overflow. The
@@ -166,6 +177,7 @@ public:
     detail::poison(slab_.get(), capacity);
     trace.emit(Allocation{kind(), capacity});
   }
+  /// Frees the slab and the overflow, with their Free events.
   ~ForwardScope() override {
     free_blocks(overflow_, true);
     free_blocks(ended_, false);
@@ -199,6 +211,7 @@ public:
                   "had ended; keep no pointer across reset(), or retain() what must last");
   }
 
+  /// Bytes of the slab.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   /// How often reset() ran.
   [[nodiscard]] std::size_t steps() const noexcept { return steps_; }

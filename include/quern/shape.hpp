@@ -71,9 +71,10 @@ using In = detail::Extent<struct InTag>;
 /// The shape of a weight: `out` rows of `in` values. `OutIn{4096, 11008}`, or with named extents
 /// `OutIn{Out{4096}, In{11008}}`, which does not compile when they are swapped.
 struct OutIn {
-  Out out;
-  In in;
+  Out out; ///< rows: output features
+  In in;   ///< values in a row: input features
 
+  /// Equal when both extents are.
   friend constexpr bool operator==(const OutIn& a, const OutIn& b) noexcept {
     return a.out.value() == b.out.value() && a.in.value() == b.in.value();
   }
@@ -81,19 +82,21 @@ struct OutIn {
 
 /// "[out, in]" for messages.
 [[nodiscard]] inline std::string to_string(OutIn shape) {
-  return std::string("[") + std::to_string(shape.out.value()) + ", " + std::to_string(shape.in.value()) + "]";
+  return std::string("[") + std::to_string(shape.out.value()) + ", " +
+         std::to_string(shape.in.value()) + "]";
 }
 
 /// A matrix shape as GGUF labels it: fastest extent first, so `ne0` is `in` and `ne1` is `out`.
 /// No view can be built from it; convert with out_in().
 struct NeShape {
-  std::uint64_t ne0;
-  std::uint64_t ne1;
+  std::uint64_t ne0; ///< the fastest extent: values in a row, `in`
+  std::uint64_t ne1; ///< the number of rows, `out`
 
   // clang-format off
   operator OutIn() const QUERN_DELETED("quern::OutIn: NeShape is GGUF's label, fastest extent first; convert it with quern::out_in(shape)");
   // clang-format on
 
+  /// Equal when both extents are.
   friend constexpr bool operator==(const NeShape&, const NeShape&) noexcept = default;
 };
 

@@ -30,6 +30,7 @@ public:
     if (count != 0) data_ = static_cast<T*>(scope.allocate(*bytes, alignof(T)));
   }
 
+  /// The number of values, also when they are no longer alive().
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
   /// False once the scope was reset.
   [[nodiscard]] bool alive() const noexcept { return scope_->steps() == step_; }

@@ -50,10 +50,15 @@ public:
       : data_(other.data()), rows_(other.rows()), cols_(other.cols()),
         row_stride_(other.row_stride()), col_stride_(other.col_stride()) {}
 
+  /// Address of value (0, 0).
   [[nodiscard]] constexpr T* data() const noexcept { return data_; }
+  /// The number of rows.
   [[nodiscard]] constexpr std::size_t rows() const noexcept { return rows_; }
+  /// The number of columns.
   [[nodiscard]] constexpr std::size_t cols() const noexcept { return cols_; }
+  /// Values from (r, c) to (r + 1, c).
   [[nodiscard]] constexpr std::size_t row_stride() const noexcept { return row_stride_; }
+  /// Values from (r, c) to (r, c + 1).
   [[nodiscard]] constexpr std::size_t col_stride() const noexcept { return col_stride_; }
   /// Value (r, c). Not checked: r < rows(), c < cols().
   [[nodiscard]] constexpr T& at(std::size_t r, std::size_t c) const noexcept {

@@ -29,40 +29,40 @@ struct AdapterInserted {
 
 /// One kernel call.
 struct KernelRun {
-  std::string_view kernel;
+  std::string_view kernel;   ///< its key, as to_string(KernelKey) writes it
   std::size_t bytes_read;    ///< of the weight, packed as it is, and of the activations, each once
   std::size_t bytes_written; ///< of the result
-  std::chrono::nanoseconds duration;
-  std::string_view weight{}; ///< name of the tensor, where it is known
+  std::chrono::nanoseconds duration; ///< wall-clock time of the whole call, with all its threads
+  std::string_view weight{};         ///< name of the tensor, where it is known
 };
 
 /// Memory taken by a scope.
 struct Allocation {
-  std::string_view scope;
-  std::size_t bytes;
+  std::string_view scope; ///< kind of the scope
+  std::size_t bytes;      ///< that were taken, without padding
 };
 
 /// Memory given back by a scope.
 struct Free {
-  std::string_view scope;
-  std::size_t bytes;
+  std::string_view scope; ///< kind of the scope
+  std::size_t bytes;      ///< as many as the Allocation of this memory had
 };
 
 /// A step scope was reset: `bytes` were in use, `peak` is the largest use of any step so far.
 struct ScopeReset {
-  std::string_view scope;
-  std::size_t bytes;
-  std::size_t peak;
+  std::string_view scope; ///< kind of the scope
+  std::size_t bytes;      ///< in use when the step ended, overflow included
+  std::size_t peak;       ///< the largest use of any step so far
 };
 
 /// The start of a named phase.
 struct PhaseBegin {
-  std::string_view name;
+  std::string_view name; ///< given by the caller of Phase
 };
 
 /// The end of a named phase.
 struct PhaseEnd {
-  std::string_view name;
+  std::string_view name; ///< the name it began with
 };
 
 /// The price of loading a model was worked out, before any payload was read.
@@ -86,6 +86,7 @@ class Trace {
 public:
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
+  /// Sinks are destroyed through their own type or this one.
   virtual ~Trace() = default;
 
   /// False for a sink that wants nothing; callers then build no event.
@@ -104,7 +105,10 @@ public:
   }
 
 protected:
+  /// `enabled` stays as it is: false for a sink that wants no event.
   explicit Trace(bool enabled = true) noexcept : enabled_(enabled) {}
+  /// Takes one event; called by emit(), and only when the sink is enabled. May throw: the event is
+  /// then lost.
   virtual void record(const Event& event) = 0;
 
 private:
@@ -128,11 +132,13 @@ inline Trace& no_trace = detail::no_trace_instance;
 /// Emits PhaseBegin now and PhaseEnd when it goes out of scope, also by an exception.
 class Phase {
 public:
+  /// Both are kept by reference: the sink and the text of the name must outlive the phase.
   Phase(Trace& trace, std::string_view name) : trace_(trace), name_(name) {
     trace_.emit(PhaseBegin{name_});
   }
   Phase(const Phase&) = delete;
   Phase& operator=(const Phase&) = delete;
+  /// Emits PhaseEnd.
   ~Phase() { trace_.emit(PhaseEnd{name_}); }
 
 private:

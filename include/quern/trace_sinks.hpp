@@ -33,7 +33,7 @@ static_assert(std::chrono::steady_clock::is_steady);
 struct TimedEvent {
   std::chrono::steady_clock::time_point time; ///< never earlier than that of the event before
   std::uint32_t thread;                       ///< 0 for the first thread seen, then 1, 2, ...
-  Event event;
+  Event event;                                ///< its texts belong to the sink that keeps it
 };
 
 namespace detail {
@@ -67,7 +67,7 @@ void each_text(Event& event, Function f) {
 /// is full and has seen texts of the usual length it allocates no more.
 class RingTrace final : public Trace {
 public:
-  static constexpr std::size_t default_capacity = 65'536;
+  static constexpr std::size_t default_capacity = 65'536; ///< events
 
   /// Throws Error(out_of_range) for a capacity of 0.
   explicit RingTrace(std::size_t capacity = default_capacity) : capacity_(capacity) {
@@ -77,6 +77,7 @@ public:
                   "nothing, CountingTrace for sums alone");
   }
 
+  /// The most events that are kept.
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   /// Events that are kept now.
   [[nodiscard]] std::size_t size() const {
@@ -170,10 +171,10 @@ private:
 
 /// What all calls of one kernel did together.
 struct KernelTotals {
-  std::size_t runs = 0;
-  std::size_t bytes_read = 0;
-  std::size_t bytes_written = 0;
-  std::chrono::nanoseconds duration{0};
+  std::size_t runs = 0;                 ///< KernelRun events
+  std::size_t bytes_read = 0;           ///< sum, of weights and activations
+  std::size_t bytes_written = 0;        ///< sum, of results
+  std::chrono::nanoseconds duration{0}; ///< sum; calls at the same time count each
 
   /// Effective bandwidth: bytes read and written per second; 0 when no time was measured.
   [[nodiscard]] double bytes_per_second() const noexcept {
@@ -184,14 +185,15 @@ struct KernelTotals {
 
 /// What all adapters of one kind did together.
 struct AdapterTotals {
-  std::size_t count = 0;
-  std::size_t bytes_before = 0;
-  std::size_t bytes = 0;
+  std::size_t count = 0;        ///< AdapterInserted events
+  std::size_t bytes_before = 0; ///< sum of the bytes read
+  std::size_t bytes = 0;        ///< sum of the bytes written
 };
 
 /// Counts events and adds up their bytes; keeps no event.
 class CountingTrace final : public Trace {
 public:
+  /// All sums start at zero.
   CountingTrace() = default;
 
   /// Events of all types.
@@ -276,8 +278,10 @@ private:
 /// are, it is disabled too. The sinks must outlive it.
 class CompositeTrace final : public Trace {
 public:
+  /// The sinks, none of them null: `CompositeTrace both{&ring, &counts}`.
   CompositeTrace(std::initializer_list<Trace*> sinks)
       : CompositeTrace(std::span<Trace* const>{sinks.begin(), sinks.size()}) {}
+  /// The same from a list of any length. Which sinks are enabled is asked here, once.
   explicit CompositeTrace(std::span<Trace* const> sinks)
       : Trace(std::ranges::any_of(sinks, &Trace::enabled)) {
     std::ranges::copy_if(sinks, std::back_inserter(sinks_), &Trace::enabled);

@@ -18,11 +18,12 @@ namespace quern {
 
 /// The first block of a weight that is invalid, or none.
 struct [[nodiscard]] Validation {
-  BlockFault fault = BlockFault::none;
-  std::size_t out = 0;   ///< row of the block; 0 when ok()
-  std::size_t block = 0; ///< its place in the row, in blocks; 0 when ok()
-  std::string_view format;
+  BlockFault fault = BlockFault::none; ///< of that block; none when ok()
+  std::size_t out = 0;                 ///< row of the block; 0 when ok()
+  std::size_t block = 0;               ///< its place in the row, in blocks; 0 when ok()
+  std::string_view format;             ///< `name` of the format
 
+  /// True when every block is valid.
   [[nodiscard]] constexpr bool ok() const noexcept { return fault == BlockFault::none; }
 
   /// The result in words.

@@ -19,19 +19,28 @@ namespace quern {
 /// In which format the values of a weight are to be: as in the file, or decoded and encoded anew.
 class Encoding {
 public:
-  enum class Kind : std::uint8_t { as_stored, dequantize, requantize };
+  /// What is done to the values.
+  enum class Kind : std::uint8_t {
+    as_stored,  ///< they stay as in the file
+    dequantize, ///< decoded once, to single numbers
+    requantize, ///< decoded, then encoded in another packed format
+  };
 
   /// As in the file.
   constexpr Encoding() noexcept = default;
+  /// Meant for `dequantize<T>` and `requantize<F>`, which check the target. `gguf_type` is the id
+  /// of the format to come, 0 for as_stored.
   constexpr Encoding(Kind kind, std::uint32_t gguf_type) noexcept
       : kind_(kind), gguf_type_(gguf_type) {}
 
+  /// What is done to the values when they are loaded.
   [[nodiscard]] constexpr Kind kind() const noexcept { return kind_; }
   /// The GGUF type of the values to come, or nothing for those of the file.
   [[nodiscard]] constexpr std::optional<std::uint32_t> gguf_type() const noexcept {
     return kind_ == Kind::as_stored ? std::nullopt : std::optional(gguf_type_);
   }
 
+  /// Equal when the kind and the id of the type are.
   friend constexpr bool operator==(const Encoding&, const Encoding&) noexcept = default;
 
 private:
@@ -105,9 +114,9 @@ enum class WeightResidency : std::uint8_t {
 
 /// The form of a weight. The default is the weight as the file has it, without a copy.
 struct WeightForm {
-  Encoding encoding = {};
-  WeightOrder order = WeightOrder::as_stored;
-  WeightResidency residency = WeightResidency::mapped;
+  Encoding encoding = {};                              ///< format of the values
+  WeightOrder order = WeightOrder::as_stored;          ///< order of the blocks
+  WeightResidency residency = WeightResidency::mapped; ///< where the bytes are
 
   /// True when the bytes are those of the file, wherever they are.
   [[nodiscard]] constexpr bool keeps_bytes() const noexcept {
@@ -115,6 +124,7 @@ struct WeightForm {
            (order == WeightOrder::as_stored || order == WeightOrder::row_major);
   }
 
+  /// Equal when all three parts are.
   friend constexpr bool operator==(const WeightForm&, const WeightForm&) noexcept = default;
 };
 

@@ -20,10 +20,11 @@ namespace quern {
 /// BF16: the upper half of an IEEE binary32, one value per block, little-endian.
 /// Source: GGUF type 30.
 struct BF16 {
-  static constexpr std::string_view name = "BF16";
-  static constexpr std::size_t block_size = 1;
-  static constexpr std::size_t bytes_per_block = 2;
-  static constexpr std::uint32_t gguf_type = 30;
+  static constexpr std::string_view name = "BF16";  ///< as in messages, kernel keys and traces
+  static constexpr std::size_t block_size = 1;      ///< values in a block: each stands alone
+  static constexpr std::size_t bytes_per_block = 2; ///< of a block as GGUF files hold it
+  static constexpr std::uint32_t gguf_type = 30;    ///< id of the type in GGUF files
+  /// Bits stored for one value: 8 * bytes_per_block / block_size.
   static constexpr double bits_per_weight = detail::bits_per_weight(bytes_per_block, block_size);
 
   /// The value of one block, exactly.

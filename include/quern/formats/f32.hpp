@@ -18,10 +18,11 @@ namespace quern {
 
 /// F32: IEEE binary32, one value per block, little-endian. Source: GGUF type 0.
 struct F32 {
-  static constexpr std::string_view name = "F32";
-  static constexpr std::size_t block_size = 1;
-  static constexpr std::size_t bytes_per_block = 4;
-  static constexpr std::uint32_t gguf_type = 0;
+  static constexpr std::string_view name = "F32";   ///< as in messages, kernel keys and traces
+  static constexpr std::size_t block_size = 1;      ///< values in a block: each stands alone
+  static constexpr std::size_t bytes_per_block = 4; ///< of a block as GGUF files hold it
+  static constexpr std::uint32_t gguf_type = 0;     ///< id of the type in GGUF files
+  /// Bits stored for one value: 8 * bytes_per_block / block_size.
   static constexpr double bits_per_weight = detail::bits_per_weight(bytes_per_block, block_size);
 
   /// The value of one block, bit for bit.

@@ -34,10 +34,11 @@ namespace quern {
 ///
 /// Source: GGUF type 18.
 struct IQ3_XXS {
-  static constexpr std::string_view name = "IQ3_XXS";
-  static constexpr std::size_t block_size = 256;
-  static constexpr std::size_t bytes_per_block = 98;
-  static constexpr std::uint32_t gguf_type = 18;
+  static constexpr std::string_view name = "IQ3_XXS"; ///< as in messages, kernel keys and traces
+  static constexpr std::size_t block_size = 256;      ///< values in a block, all of one row
+  static constexpr std::size_t bytes_per_block = 98;  ///< of a block as GGUF files hold it
+  static constexpr std::uint32_t gguf_type = 18;      ///< id of the type in GGUF files
+  /// Bits stored for one value, scales included: 8 * bytes_per_block / block_size.
   static constexpr double bits_per_weight = detail::bits_per_weight(bytes_per_block, block_size);
 
   /// The 256 values of one block.

@@ -30,10 +30,11 @@ namespace quern {
 ///
 /// Source: GGUF type 40.
 struct NVFP4 {
-  static constexpr std::string_view name = "NVFP4";
-  static constexpr std::size_t block_size = 64;
-  static constexpr std::size_t bytes_per_block = 36;
-  static constexpr std::uint32_t gguf_type = 40;
+  static constexpr std::string_view name = "NVFP4";  ///< as in messages, kernel keys and traces
+  static constexpr std::size_t block_size = 64;      ///< values in a block, all of one row
+  static constexpr std::size_t bytes_per_block = 36; ///< of a block as GGUF files hold it
+  static constexpr std::uint32_t gguf_type = 40;     ///< id of the type in GGUF files
+  /// Bits stored for one value, scales included: 8 * bytes_per_block / block_size.
   static constexpr double bits_per_weight = detail::bits_per_weight(bytes_per_block, block_size);
 
   /// The 64 values of one block.

@@ -30,10 +30,11 @@ namespace quern {
 ///
 /// Source: GGUF type 10.
 struct Q2_K {
-  static constexpr std::string_view name = "Q2_K";
-  static constexpr std::size_t block_size = 256;
-  static constexpr std::size_t bytes_per_block = 84;
-  static constexpr std::uint32_t gguf_type = 10;
+  static constexpr std::string_view name = "Q2_K";   ///< as in messages, kernel keys and traces
+  static constexpr std::size_t block_size = 256;     ///< values in a block, all of one row
+  static constexpr std::size_t bytes_per_block = 84; ///< of a block as GGUF files hold it
+  static constexpr std::uint32_t gguf_type = 10;     ///< id of the type in GGUF files
+  /// Bits stored for one value, scales included: 8 * bytes_per_block / block_size.
   static constexpr double bits_per_weight = detail::bits_per_weight(bytes_per_block, block_size);
 
   /// The 256 values of one block.

@@ -29,10 +29,11 @@ namespace quern {
 ///
 /// Source: GGUF type 6.
 struct Q5_0 {
-  static constexpr std::string_view name = "Q5_0";
-  static constexpr std::size_t block_size = 32;
-  static constexpr std::size_t bytes_per_block = 22;
-  static constexpr std::uint32_t gguf_type = 6;
+  static constexpr std::string_view name = "Q5_0";   ///< as in messages, kernel keys and traces
+  static constexpr std::size_t block_size = 32;      ///< values in a block, all of one row
+  static constexpr std::size_t bytes_per_block = 22; ///< of a block as GGUF files hold it
+  static constexpr std::uint32_t gguf_type = 6;      ///< id of the type in GGUF files
+  /// Bits stored for one value, scales included: 8 * bytes_per_block / block_size.
   static constexpr double bits_per_weight = detail::bits_per_weight(bytes_per_block, block_size);
 
   /// The 32 values of one block.

@@ -33,10 +33,11 @@ namespace quern {
 ///
 /// Source: GGUF type 14.
 struct Q6_K {
-  static constexpr std::string_view name = "Q6_K";
-  static constexpr std::size_t block_size = 256;
-  static constexpr std::size_t bytes_per_block = 210;
-  static constexpr std::uint32_t gguf_type = 14;
+  static constexpr std::string_view name = "Q6_K";    ///< as in messages, kernel keys and traces
+  static constexpr std::size_t block_size = 256;      ///< values in a block, all of one row
+  static constexpr std::size_t bytes_per_block = 210; ///< of a block as GGUF files hold it
+  static constexpr std::uint32_t gguf_type = 14;      ///< id of the type in GGUF files
+  /// Bits stored for one value, scales included: 8 * bytes_per_block / block_size.
   static constexpr double bits_per_weight = detail::bits_per_weight(bytes_per_block, block_size);
 
   /// The 256 values of one block. A block of zero bytes decodes to 256 times -0.

@@ -21,8 +21,8 @@ enum class Subject : std::uint8_t {
 
 /// Where in a file something went wrong.
 struct Place {
-  std::uint64_t position = 0; ///< bytes from the start of the GGUF
-  Subject subject = Subject::file;
+  std::uint64_t position = 0;         ///< bytes from the start of the GGUF
+  Subject subject = Subject::file;    ///< what `index` and `name` are of
   std::optional<std::uint64_t> index; ///< of the key or tensor, from 0
   std::string name;                   ///< of the key or tensor, when it is known
   std::string origin;                 ///< path of the file, empty for bytes and callbacks
@@ -65,12 +65,14 @@ namespace detail {
 /// An error found in the bytes of a GGUF file: a quern::Error that also knows the place.
 class Error : public quern::Error {
 public:
+  /// The message is the place, then `what`.
   Error(ErrorCode code, Place place, const std::string& what)
       : quern::Error(code, detail::describe(place) + what),
         place_(std::make_shared<const Place>(std::move(place))) {}
 
   /// Byte position of the field at fault, from the start of the GGUF.
   [[nodiscard]] std::uint64_t position() const noexcept { return place_->position; }
+  /// The part of the file that is at fault.
   [[nodiscard]] Subject subject() const noexcept { return place_->subject; }
   /// Index of the key or tensor at fault, from 0.
   [[nodiscard]] std::optional<std::uint64_t> index() const noexcept { return place_->index; }

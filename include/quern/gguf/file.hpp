@@ -73,13 +73,17 @@ public:
     return File(Source::from_callback(size, std::move(read), options.offset), options);
   }
 
+  /// Takes the bytes and the index over; what was taken from `other` stays valid. `other` is left a
+  /// file without metadata and tensors.
   File(File&& other) noexcept
       : source_(std::exchange(other.source_, Source())), index_(std::move(other.index_)) {}
+  /// The same; what was taken from this File before is invalid.
   File& operator=(File&& other) noexcept {
     source_ = std::exchange(other.source_, Source());
     index_ = std::move(other.index_);
     return *this;
   }
+  /// Gives up the mapping or the copy, and all that was taken from it.
   ~File() = default;
 
   /// Metadata by key, in file order.

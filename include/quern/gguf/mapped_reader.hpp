@@ -10,11 +10,13 @@
 #include <utility>
 
 #if defined(__unix__) || defined(__APPLE__)
+/// 1 where files are read with pread(), 0 where there is none and OpenFile reads nothing.
 #define QUERN_GGUF_HAS_PREAD 1
 #include <cerrno>
 #include <fcntl.h>
 #include <unistd.h>
 #else
+/// 1 where files are read with pread(), 0 where there is none and OpenFile reads nothing.
 #define QUERN_GGUF_HAS_PREAD 0
 #endif
 
@@ -31,12 +33,14 @@ public:
   }
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
+  /// Closes the file.
   ~OpenFile() {
 #if QUERN_GGUF_HAS_PREAD
     if (number_ >= 0) ::close(number_);
 #endif
   }
 
+  /// The file descriptor; below zero when there is none.
   [[nodiscard]] int number() const noexcept {
     return number_;
   }
@@ -77,6 +81,7 @@ public:
                std::uint64_t offset) noexcept
       : file_(std::move(file)), start_(start), offset_(offset) {}
 
+  /// True when there is a file to read.
   [[nodiscard]] explicit operator bool() const noexcept { return file_ != nullptr; }
 
   /// Fills `into` with what is at `part` of the mapping. False when the file does not give it.

@@ -17,8 +17,8 @@ namespace quern::gguf {
 
 /// One metadata entry.
 struct Entry {
-  std::string_view key;
-  Value value;
+  std::string_view key; ///< borrows from the file
+  Value value;          ///< decodes when asked
 };
 
 /// The metadata of a file: a range of Entry in file order, and a lookup by key. Holds the place of
@@ -26,12 +26,14 @@ struct Entry {
 /// changed.
 class Metadata {
 public:
+  /// No entries; parse() fills it.
   Metadata() = default;
   Metadata(const Metadata&) = delete;
   Metadata& operator=(const Metadata&) = delete;
 
   /// The number of entries.
   [[nodiscard]] std::size_t size() const noexcept { return records_.size(); }
+  /// True when there is no entry.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
 
   /// Entry i in file order. Throws Error(out_of_range).
@@ -44,9 +46,11 @@ public:
     return read_entry(at, i);
   }
 
+  /// Goes through the entries in file order, and decodes each when it is dereferenced.
   [[nodiscard]] auto begin() const noexcept {
     return detail::IndexIterator<Metadata, Entry>(*this, 0);
   }
+  /// Behind the last entry.
   [[nodiscard]] auto end() const noexcept {
     return detail::IndexIterator<Metadata, Entry>(*this, size());
   }
@@ -57,6 +61,7 @@ public:
     if (!i) return std::nullopt;
     return (*this)[*i].value;
   }
+  /// True when find() finds the key.
   [[nodiscard]] bool contains(std::string_view key) const { return find(key).has_value(); }
 
   /// The value of a key. Throws Error(no_such_key).

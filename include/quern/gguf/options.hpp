@@ -20,17 +20,17 @@ enum class Mode : std::uint8_t {
 struct Limits {
   std::uint64_t keys = std::numeric_limits<std::uint32_t>::max();    ///< never more than 2^32-1
   std::uint64_t tensors = std::numeric_limits<std::uint32_t>::max(); ///< never more than 2^32-1
-  std::uint64_t key_bytes = std::uint64_t{1} << 30;
-  std::uint64_t tensor_name_bytes = 64; ///< strict mode: 63 at most
+  std::uint64_t key_bytes = std::uint64_t{1} << 30;                  ///< length of one key
+  std::uint64_t tensor_name_bytes = 64;                              ///< strict mode: 63 at most
   /// Length of all metadata together.
   std::uint64_t metadata_bytes = std::numeric_limits<std::uint64_t>::max();
-  std::uint32_t alignment = std::uint32_t{1} << 31;
+  std::uint32_t alignment = std::uint32_t{1} << 31; ///< the largest `general.alignment` in bytes
 };
 
 /// How a file is opened.
 struct Options {
-  Mode mode = Mode::standard;
-  Limits limits = {};
+  Mode mode = Mode::standard; ///< how much is accepted
+  Limits limits = {};         ///< how much is read
   /// Refuse keys that break the naming rules of the format text: at most 65535 bytes, lower-case
   /// segments of [a-z0-9_] joined by dots. Real files break them.
   bool spec_keys = false;

@@ -51,6 +51,7 @@ using ReadAt = std::function<std::size_t(std::uint64_t position, std::span<std::
 /// from a reader are fetched when load() first asks for them.
 class Source {
 public:
+  /// No bytes.
   Source() = default;
 
   /// Bytes of the caller, from `offset` on.
@@ -139,6 +140,7 @@ public:
   [[nodiscard]] const std::string& origin() const noexcept {
     return origin_;
   }
+  /// Where the bytes live.
   [[nodiscard]] Residency residency() const noexcept {
     return residency_;
   }
@@ -150,6 +152,7 @@ public:
   [[nodiscard]] std::uint64_t loaded() const noexcept {
     return loaded_;
   }
+  /// Address of the first byte of the GGUF; the first loaded() may be read.
   [[nodiscard]] const std::byte* data() const noexcept {
     return data_;
   }

@@ -28,9 +28,9 @@ namespace quern::gguf {
 /// The name of one file of a split set: `<prefix>-NNNNN-of-MMMMM.gguf`, numbers of five digits that
 /// count from 1.
 struct SplitName {
-  std::string prefix;
-  std::uint32_t number;
-  std::uint32_t count;
+  std::string prefix;   ///< what stands before `-NNNNN-of-MMMMM.gguf`
+  std::uint32_t number; ///< of this file, from 1
+  std::uint32_t count;  ///< files in the set
 
   /// The parts of a file name, or nothing when it has another form.
   [[nodiscard]] static std::optional<SplitName> parse(std::string_view name) {
@@ -115,6 +115,8 @@ public:
   [[nodiscard]] PackedView<F, RowMajor> weight(std::string_view name, Slice... slice) const& {
     return file_of(name).template weight<F>(name, slice...);
   }
+  /// As File::visit_weight, whichever file has the tensor: `visit_weight(name, f)` or
+  /// `visit_weight(name, slice, f)`.
   template <class... SliceAndVisitor>
   decltype(auto) visit_weight(std::string_view name, SliceAndVisitor&&... rest) const& {
     return file_of(name).visit_weight(name, std::forward<SliceAndVisitor>(rest)...);

@@ -16,12 +16,12 @@ namespace quern::gguf {
 
 /// One entry of the tensor table. `name` borrows from the file.
 struct Tensor {
-  std::string_view name;
+  std::string_view name;   ///< borrows from the file
   std::uint64_t index = 0; ///< place in the table, from 0
   /// Extents as the file writes them, fastest first; those it leaves out are 1. Of a matrix they
   /// are {in, out, 1, 1}.
   std::array<std::uint64_t, 4> extents{1, 1, 1, 1};
-  std::uint32_t type_id = 0;
+  std::uint32_t type_id = 0; ///< the type as the file has it
   /// The type, or null for an unknown id, which only lenient mode lets pass.
   const Type* type = nullptr;
   std::uint64_t elements = 0; ///< product of the extents

@@ -18,12 +18,14 @@ namespace quern::gguf {
 /// The tensor table of a file: a range of Tensor in file order, and a lookup by name.
 class TensorTable {
 public:
+  /// No tensors; parse() fills it.
   TensorTable() = default;
   TensorTable(const TensorTable&) = delete;
   TensorTable& operator=(const TensorTable&) = delete;
 
   /// The number of tensors.
   [[nodiscard]] std::size_t size() const noexcept { return records_.size(); }
+  /// True when there is no tensor.
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
 
   /// Tensor i in file order. Throws Error(out_of_range).
@@ -36,9 +38,11 @@ public:
     return detail::read_tensor(at, i);
   }
 
+  /// Goes through the tensors in file order, and decodes each when it is dereferenced.
   [[nodiscard]] auto begin() const noexcept {
     return detail::IndexIterator<TensorTable, Tensor>(*this, 0);
   }
+  /// Behind the last tensor.
   [[nodiscard]] auto end() const noexcept {
     return detail::IndexIterator<TensorTable, Tensor>(*this, size());
   }
@@ -48,6 +52,7 @@ public:
     const auto i = records_.find(name);
     return i ? std::optional((*this)[*i]) : std::nullopt;
   }
+  /// True when find() finds the name.
   [[nodiscard]] bool contains(std::string_view name) const { return find(name).has_value(); }
 
   /// The tensor of this name. Throws Error(no_such_tensor).

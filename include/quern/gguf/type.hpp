@@ -19,10 +19,10 @@ namespace quern::gguf {
 
 /// A tensor type: `block_size` values along the first extent are stored in `bytes_per_block`.
 struct Type {
-  std::uint32_t id = 0;
-  std::string_view name = {};
-  std::uint32_t block_size = 0;
-  std::uint32_t bytes_per_block = 0;
+  std::uint32_t id = 0;              ///< as files have it
+  std::string_view name = {};        ///< "Q4_K", "I32", ...
+  std::uint32_t block_size = 0;      ///< values in a block; 1 for single numbers
+  std::uint32_t bytes_per_block = 0; ///< of a block
 };
 
 namespace detail {

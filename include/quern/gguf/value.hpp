@@ -42,8 +42,10 @@ class Array;
 /// One metadata value. Borrows the bytes of its file, decodes when asked.
 class Value {
 public:
+  /// The value of that type whose bytes begin at the cursor; nothing is read yet.
   Value(ValueType type, const detail::Cursor& at) noexcept : type_(type), at_(at) {}
 
+  /// The type that the file gives it.
   [[nodiscard]] ValueType type() const noexcept { return type_; }
 
   /// The value as T: an integer type, float, double, bool, string, string_view or Array. An integer
@@ -115,29 +117,37 @@ public:
   /// Goes from value to value; valid as long as the file.
   class Iterator {
   public:
-    using value_type = Value;
-    using difference_type = std::ptrdiff_t;
-    using iterator_concept = std::forward_iterator_tag;
-    using iterator_category = std::input_iterator_tag; // what * returns is no reference
+    using value_type = Value;                           ///< what * returns, by value
+    using difference_type = std::ptrdiff_t;             ///< of any forward iterator
+    using iterator_concept = std::forward_iterator_tag; ///< for C++20 ranges
+    using iterator_category = std::input_iterator_tag;  ///< as * returns no reference
 
+    /// Equal to the end of any array; not to be dereferenced.
     Iterator() noexcept : at_(no_rules, nullptr, 0, 0) {}
+    /// At the first of `left` values of type `element`, whose bytes begin at the cursor.
     Iterator(ValueType element, std::uint64_t left, const detail::Cursor& at) noexcept
         : element_(element), left_(left), at_(at) {}
 
+    /// The value, which decodes when asked.
     [[nodiscard]] Value operator*() const noexcept { return {element_, at_}; }
+    /// Walks over one value. Throws gguf::Error when the bytes, of a mapped file, changed since the
+    /// file was opened and no longer are a value.
     Iterator& operator++() {
       detail::skip_value(at_, element_);
       --left_;
       return *this;
     }
+    /// The same; returns the iterator as it was.
     Iterator operator++(int) {
       const Iterator before = *this;
       ++*this;
       return before;
     }
+    /// Equal when as many values are left; of one array, that is the same place.
     friend bool operator==(const Iterator& a, const Iterator& b) noexcept {
       return a.left_ == b.left_;
     }
+    /// True when no value is left.
     friend bool operator==(const Iterator& a, std::default_sentinel_t) noexcept {
       return a.left_ == 0;
     }
@@ -157,11 +167,15 @@ public:
     first_ = at;
   }
 
+  /// The type of every element.
   [[nodiscard]] ValueType element_type() const noexcept { return element_; }
   /// The number of elements.
   [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(count_); }
+  /// True for an array of no elements.
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+  /// At the first element.
   [[nodiscard]] Iterator begin() const noexcept { return {element_, count_, first_}; }
+  /// Reached when no value is left.
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
   /// Element i: at once for types of fixed size, by walking for strings and arrays. Throws

@@ -14,19 +14,19 @@ namespace quern::gguf {
 
 /// The type of a metadata value, by id.
 enum class ValueType : std::uint32_t {
-  u8,
-  i8,
-  u16,
-  i16,
-  u32,
-  i32,
-  f32,
-  boolean,
-  string,
-  array,
-  u64, ///< from here on: not in version 1
-  i64,
-  f64,
+  u8,      ///< unsigned integer of 1 byte
+  i8,      ///< signed integer of 1 byte
+  u16,     ///< unsigned integer of 2 bytes
+  i16,     ///< signed integer of 2 bytes
+  u32,     ///< unsigned integer of 4 bytes
+  i32,     ///< signed integer of 4 bytes
+  f32,     ///< binary32 number
+  boolean, ///< 1 byte, 0 or 1
+  string,  ///< length in bytes, then the bytes
+  array,   ///< type and number of its elements, then these
+  u64,     ///< unsigned integer of 8 bytes; it and the next ones are not in version 1
+  i64,     ///< signed integer of 8 bytes
+  f64,     ///< binary64 number
 };
 
 namespace detail {

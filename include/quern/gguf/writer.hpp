@@ -90,6 +90,7 @@ public:
                              std::to_string(bytes.size()));
     append(name, type_id, extents, {bytes.data(), bytes.size(), 1, bytes.size()});
   }
+  /// The same with the extents in braces: `{in, out}`.
   void add_tensor(std::string_view name, std::uint32_t type_id,
                   std::initializer_list<std::uint64_t> extents, std::span<const std::byte> bytes) {
     add_tensor(name, type_id, std::span(extents.begin(), extents.size()), bytes);
