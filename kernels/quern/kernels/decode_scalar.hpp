@@ -31,10 +31,11 @@ struct Decode;
 /// The kernel of portable C++: every format calls its own F::decode.
 template <BlockFormat F, BlockOrder O>
 struct Decode<F, O, isa::Scalar> {
-  using Weight = PackedView<F, O>;
+  using Weight = PackedView<F, O>; ///< `[out, in]`
 
+  /// Its identity as a value, for messages and traces.
   static constexpr KernelKey key{"decode", "float", F::name, O::name, isa::Scalar::name};
-  static constexpr bool compiled_here = true;
+  static constexpr bool compiled_here = true; ///< in this build, whatever the CPU has
 
   /// Writes the weight into `matrix`, whose extents must agree (see DecodeKernel).
   static constexpr void run(Weight weight, MatrixView<float> matrix) noexcept {

@@ -44,14 +44,16 @@ struct IntegerParts;
 /// One binary16 scale, at byte `At`. `One` is its value when all n are integers.
 template <BlockFormat F, std::size_t At, int One = 1>
 struct OneScale {
-  static constexpr std::size_t unit = F::block_size < 256 ? 32 : 256;
-  static constexpr bool minimum = false;
-  static constexpr std::size_t d_at = At;
-  static constexpr float d_factor = 1.0f / static_cast<float>(One);
+  static constexpr std::size_t unit = F::block_size < 256 ? 32 : 256; ///< values that share a d
+  static constexpr bool minimum = false;                              ///< whether there are m and k
+  static constexpr std::size_t d_at = At;                             ///< byte of the scale
+  static constexpr float d_factor = 1.0f / static_cast<float>(One);   ///< d over the scale
 
+  /// d of the block, the same for all its units.
   [[nodiscard]] static float d(const std::byte* block, std::size_t /*unit*/) noexcept {
     return quern::detail::load_half(block + At) * d_factor;
   }
+  /// Makes d one (true) or zero.
   static void set(std::byte* block, bool d, bool /*m*/) noexcept {
     quern::detail::store_half(block + At, d ? static_cast<float>(One) : 0.0f);
   }
@@ -60,12 +62,14 @@ struct OneScale {
 /// A binary16 scale at byte `At` and a binary16 factor of minimums behind it.
 template <BlockFormat F, std::size_t At = 0>
 struct ScaleAndMinimum : OneScale<F, At> {
-  static constexpr bool minimum = true;
-  static constexpr std::size_t m_at = At + 2;
+  static constexpr bool minimum = true;       ///< whether there are m and k
+  static constexpr std::size_t m_at = At + 2; ///< byte of m
 
+  /// m of the block.
   [[nodiscard]] static float m(const std::byte* block) noexcept {
     return quern::detail::load_half(block + m_at);
   }
+  /// Makes d and m one (true) or zero.
   static void set(std::byte* block, bool d, bool m) noexcept {
     quern::detail::store_half(block + At, d ? 1.0f : 0.0f);
     quern::detail::store_half(block + m_at, m ? 1.0f : 0.0f);
@@ -121,15 +125,17 @@ struct IntegerParts<IQ1_S> : OneScale<IQ1_S, 0, 8> {};
 /// The scale is spread over the upper bits of four numbers.
 template <>
 struct IntegerParts<IQ1_M> {
-  static constexpr std::size_t unit = 256;
-  static constexpr bool minimum = false;
+  static constexpr std::size_t unit = 256; ///< values that share a d
+  static constexpr bool minimum = false;   ///< whether there are m and k
 
+  /// d of the block, the same for all its units.
   [[nodiscard]] static float d(const std::byte* block, std::size_t /*unit*/) noexcept {
     unsigned bits = 0;
     for (std::size_t k = 0; k < 4; ++k)
       bits |= (static_cast<unsigned>(quern::detail::load_u8(block + 49 + 2 * k)) >> 4) << (4 * k);
     return quern::detail::half_to_float(static_cast<std::uint16_t>(bits)) * 0.125f;
   }
+  /// Makes d one (true) or zero.
   static void set(std::byte* block, bool d, bool /*m*/) noexcept {
     const unsigned bits = d ? 0x4800u : 0u; // 8 as binary16
     for (std::size_t k = 0; k < 4; ++k)
@@ -141,24 +147,28 @@ struct IntegerParts<IQ1_M> {
 /// n are the doubled values of E2M1, d is half the power of two.
 template <>
 struct IntegerParts<MXFP4> {
-  static constexpr std::size_t unit = 32;
-  static constexpr bool minimum = false;
+  static constexpr std::size_t unit = 32; ///< values that share a d
+  static constexpr bool minimum = false;  ///< whether there are m and k
 
+  /// d of the block, the same for all its units.
   [[nodiscard]] static float d(const std::byte* block, std::size_t /*unit*/) noexcept {
     return quern::detail::e8m0_half(quern::detail::load_u8(block));
   }
+  /// Makes d one; no zero is asked of a format without m.
   static void set(std::byte* block, bool /*d*/, bool /*m*/) noexcept { block[0] = std::byte{128}; }
 };
 
 /// n are the doubled values of E2M1, d is half the scale of 16 values.
 template <>
 struct IntegerParts<NVFP4> {
-  static constexpr std::size_t unit = 16;
-  static constexpr bool minimum = false;
+  static constexpr std::size_t unit = 16; ///< values that share a d
+  static constexpr bool minimum = false;  ///< whether there are m and k
 
+  /// d of that unit.
   [[nodiscard]] static float d(const std::byte* block, std::size_t unit_index) noexcept {
     return quern::detail::ue4m3_half(quern::detail::load_u8(block + unit_index));
   }
+  /// Makes every d one; no zero is asked of a format without m.
   static void set(std::byte* block, bool /*d*/, bool /*m*/) noexcept {
     for (std::size_t u = 0; u < 4; ++u)
       block[u] = std::byte{0x40};

@@ -67,11 +67,12 @@ template <BlockFormat F>
 /// The kernel of portable C++ for int8 activations.
 template <std::size_t Width, HasIntegerParts F, BlockOrder O>
 requires(int8_width<F> == Width) struct Matmul<Int8Blocks<Width>, F, O, isa::Scalar> {
-  using Input = Int8Blocks<Width>;
-  using Weight = PackedView<F, O>;
+  using Input = Int8Blocks<Width>; ///< activations, `[m, in]`
+  using Weight = PackedView<F, O>; ///< `[out, in]`
 
+  /// Its identity as a value, for messages and traces.
   static constexpr KernelKey key{"matmul", Input::name, F::name, O::name, isa::Scalar::name};
-  static constexpr bool compiled_here = true;
+  static constexpr bool compiled_here = true; ///< in this build, whatever the CPU has
 
   /// y = x * W^T. The extents must agree (see Kernel); strides are honoured.
   static void run(const Input& x, const Weight& w, MatrixView<float> y) noexcept {

@@ -54,11 +54,12 @@ inline void accumulate(Lanes& sums, const std::array<float, N>& weights, const f
 /// the number of activation rows do not change a bit.
 template <BlockFormat F, BlockOrder O>
 struct Matmul<float, F, O, isa::Scalar> {
-  using Input = MatrixView<const float>;
-  using Weight = PackedView<F, O>;
+  using Input = MatrixView<const float>; ///< activations, `[m, in]`
+  using Weight = PackedView<F, O>;       ///< `[out, in]`
 
+  /// Its identity as a value, for messages and traces.
   static constexpr KernelKey key{"matmul", "float", F::name, O::name, isa::Scalar::name};
-  static constexpr bool compiled_here = true;
+  static constexpr bool compiled_here = true; ///< in this build, whatever the CPU has
 
   /// y = x * W^T. The extents must agree (see Kernel); strides of all three are honoured.
   static void run(MatrixView<const float> x, PackedView<F, O> w, MatrixView<float> y) noexcept {

@@ -110,13 +110,16 @@ void decode_with(DecodeStrip strip, PackedView<F, O> weight, MatrixView<float> m
 
 inline namespace QUERN_BUILD_TAG {
 
+/// The AVX2 kernel that decodes.
 template <BlockFormat F, BlockOrder O>
 requires(avx2::is_dense<F> || avx2::HasInts<F>) struct Decode<F, O, isa::Avx2> {
-  using Weight = PackedView<F, O>;
+  using Weight = PackedView<F, O>; ///< `[out, in]`
 
+  /// Its identity as a value, for messages and traces.
   static constexpr KernelKey key{"decode", "float", F::name, O::name, isa::Avx2::name};
-  static constexpr bool compiled_here = true;
+  static constexpr bool compiled_here = true; ///< in this build, whatever the CPU has
 
+  /// Writes the weight into `matrix`, whose extents must agree (see DecodeKernel).
   static void run(Weight weight, MatrixView<float> matrix) noexcept {
     avx2::decode_with(&avx2::decode_strip<F>, weight, matrix);
   }

@@ -67,11 +67,12 @@ void float_matmul(const Grid& w, std::size_t in, Rows<const float> x, Rows<float
 /// The AVX2 kernel for float activations; the order of its sums stands in avx2/float_driver.hpp.
 template <BlockFormat F, BlockOrder O>
 requires(avx2::is_dense<F> || avx2::HasInts<F>) struct Matmul<float, F, O, isa::Avx2> {
-  using Input = MatrixView<const float>;
-  using Weight = PackedView<F, O>;
+  using Input = MatrixView<const float>; ///< activations, `[m, in]`
+  using Weight = PackedView<F, O>;       ///< `[out, in]`
 
+  /// Its identity as a value, for messages and traces.
   static constexpr KernelKey key{"matmul", "float", F::name, O::name, isa::Avx2::name};
-  static constexpr bool compiled_here = true;
+  static constexpr bool compiled_here = true; ///< in this build, whatever the CPU has
 
   /// y = x * W^T. The extents must agree (see Kernel); strides of all three are honoured.
   static void run(MatrixView<const float> x, PackedView<F, O> w, MatrixView<float> y) noexcept {

@@ -53,13 +53,16 @@ QUERN_AVX512 void decode_strip(const std::byte* at, std::size_t step, std::size_
 
 inline namespace QUERN_BUILD_TAG {
 
+/// The AVX-512 kernel that decodes.
 template <BlockFormat F, BlockOrder O>
 requires(avx2::is_dense<F> || avx2::HasInts<F>) struct Decode<F, O, isa::Avx512> {
-  using Weight = PackedView<F, O>;
+  using Weight = PackedView<F, O>; ///< `[out, in]`
 
+  /// Its identity as a value, for messages and traces.
   static constexpr KernelKey key{"decode", "float", F::name, O::name, isa::Avx512::name};
-  static constexpr bool compiled_here = true;
+  static constexpr bool compiled_here = true; ///< in this build, whatever the CPU has
 
+  /// Writes the weight into `matrix`, whose extents must agree (see DecodeKernel).
   static void run(Weight weight, MatrixView<float> matrix) noexcept {
     avx2::decode_with(&avx512::decode_strip<F>, weight, matrix);
   }

@@ -65,11 +65,12 @@ inline namespace QUERN_BUILD_TAG {
 /// The AVX-512 kernel for int8 activations; the same bits as the portable one.
 template <std::size_t Width, avx2::HasInts F, BlockOrder O>
 requires(int8_width<F> == Width) struct Matmul<Int8Blocks<Width>, F, O, isa::Avx512> {
-  using Input = Int8Blocks<Width>;
-  using Weight = PackedView<F, O>;
+  using Input = Int8Blocks<Width>; ///< activations, `[m, in]`
+  using Weight = PackedView<F, O>; ///< `[out, in]`
 
+  /// Its identity as a value, for messages and traces.
   static constexpr KernelKey key{"matmul", Input::name, F::name, O::name, isa::Avx512::name};
-  static constexpr bool compiled_here = true;
+  static constexpr bool compiled_here = true; ///< in this build, whatever the CPU has
 
   /// y = x * W^T. The extents must agree (see Kernel); strides are honoured.
   static void run(const Input& x, const Weight& w, MatrixView<float> y) noexcept {

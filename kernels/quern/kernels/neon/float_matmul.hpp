@@ -145,11 +145,12 @@ inline namespace QUERN_BUILD_TAG {
 /// The Neon kernel for float activations.
 template <BlockFormat F, BlockOrder O>
 struct Matmul<float, F, O, isa::Neon> {
-  using Input = MatrixView<const float>;
-  using Weight = PackedView<F, O>;
+  using Input = MatrixView<const float>; ///< activations, `[m, in]`
+  using Weight = PackedView<F, O>;       ///< `[out, in]`
 
+  /// Its identity as a value, for messages and traces.
   static constexpr KernelKey key{"matmul", "float", F::name, O::name, isa::Neon::name};
-  static constexpr bool compiled_here = true;
+  static constexpr bool compiled_here = true; ///< in this build, whatever the CPU has
 
   /// y = x * W^T. The extents must agree (see Kernel); strides of all three are honoured.
   static void run(MatrixView<const float> x, PackedView<F, O> w, MatrixView<float> y) noexcept {

@@ -137,11 +137,12 @@ void int8_matmul(const Int8For<F>& x, const PackedView<F, O>& w, MatrixView<floa
 /// What the two kernels share.
 template <template <std::size_t> class Integers, HasIntegerParts F, BlockOrder O, Isa I>
 struct Int8Matmul {
-  using Input = Int8For<F>;
-  using Weight = PackedView<F, O>;
+  using Input = Int8For<F>;        ///< activations, `[m, in]`
+  using Weight = PackedView<F, O>; ///< `[out, in]`
 
+  /// Its identity as a value, for messages and traces.
   static constexpr KernelKey key{"matmul", Input::name, F::name, O::name, I::name};
-  static constexpr bool compiled_here = true;
+  static constexpr bool compiled_here = true; ///< in this build, whatever the CPU has
 
   /// y = x * W^T. The extents must agree (see Kernel); strides are honoured.
   static void run(const Input& x, const Weight& w, MatrixView<float> y) noexcept {
@@ -159,12 +160,14 @@ struct Int8Matmul {
 
 inline namespace QUERN_BUILD_TAG {
 
+/// The Neon kernel for int8 activations; the same bits as the portable one.
 template <std::size_t Width, HasIntegerParts F, BlockOrder O>
 requires(int8_width<F> == Width) struct Matmul<Int8Blocks<Width>, F, O, isa::Neon>
     : neon::Int8Matmul<neon::Words, F, O, isa::Neon> {
 };
 
 #if defined(QUERN_NEON_DOTPROD)
+/// The same with dot products of bytes.
 template <std::size_t Width, HasIntegerParts F, BlockOrder O>
 requires(int8_width<F> == Width) struct Matmul<Int8Blocks<Width>, F, O, isa::NeonDotprod>
     : neon::Int8Matmul<neon::DotBytes, F, O, isa::NeonDotprod> {
