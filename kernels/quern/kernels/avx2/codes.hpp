@@ -36,7 +36,9 @@ struct IntLayout {
 /// How a block of F becomes integers. `codes<J>(block)` gives values 32 * J to 32 * J + 31 in their
 /// order. With groups, `scales(block)` gives 16 int16: the lower lane has those of the first half
 /// (16 values) of each 32, the upper lane those of the second half; `minimums(block)` likewise, so
-/// that k of IntegerParts is minus the minimum. Specialised for every format with IntegerParts.
+/// that k of IntegerParts is minus the minimum. Where the factors d are no binary16,
+/// `factors(head, unit)` gives those of eight blocks from their first four bytes. Specialised for
+/// every format with IntegerParts.
 template <BlockFormat F>
 struct Ints;
 
@@ -124,6 +126,14 @@ alignas(16) inline constexpr std::uint8_t fp4_codes[16] = {12, 13, 14, 15, 16, 1
 template <>
 struct Ints<MXFP4> {
   static constexpr IntLayout layout{.max_code = 24, .zero = 12};
+  /// quern::detail::e8m0_half() of the lowest bytes: two denormals, then powers of two.
+  QUERN_AVX2_INLINE static __m256 factors(__m256i head, int /*unit*/) noexcept {
+    const __m256i one = _mm256_set1_epi32(1);
+    const __m256i bits = _mm256_and_si256(head, _mm256_set1_epi32(0xFF));
+    const __m256i tiny = _mm256_slli_epi32(_mm256_add_epi32(_mm256_min_epi32(bits, one), one), 21);
+    const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(bits, one), 23);
+    return _mm256_castsi256_ps(_mm256_max_epi32(normal, tiny));
+  }
   template <int>
   QUERN_AVX2_INLINE static __m256i codes(const std::byte* block) noexcept {
     return _mm256_shuffle_epi8(table(fp4_codes), nibbles(block + 1));
@@ -133,6 +143,19 @@ struct Ints<MXFP4> {
 template <>
 struct Ints<NVFP4> {
   static constexpr IntLayout layout{.max_code = 24, .zero = 12};
+  /// quern::detail::ue4m3_half() of byte `unit`: bit 7 stands for nothing, 0x7F for zero.
+  QUERN_AVX2_INLINE static __m256 factors(__m256i head, int unit) noexcept {
+    const __m256i byte =
+        _mm256_and_si256(_mm256_srli_epi32(head, 8 * unit), _mm256_set1_epi32(0xFF));
+    const __m256i bits = _mm256_and_si256(byte, _mm256_set1_epi32(0x7F));
+    const __m256i none = _mm256_cmpeq_epi32(byte, _mm256_set1_epi32(0x7F));
+    const __m256i normal =
+        _mm256_add_epi32(_mm256_slli_epi32(bits, 20), _mm256_set1_epi32(119 << 23));
+    const __m256 denormal = _mm256_mul_ps(_mm256_cvtepi32_ps(bits), _mm256_set1_ps(0x1p-10f));
+    const __m256i is_normal = _mm256_cmpgt_epi32(bits, _mm256_set1_epi32(7));
+    const __m256i factor = _mm256_blendv_epi8(_mm256_castps_si256(denormal), normal, is_normal);
+    return _mm256_castsi256_ps(_mm256_andnot_si256(none, factor));
+  }
   template <int J>
   QUERN_AVX2_INLINE static __m256i codes(const std::byte* block) noexcept {
     // Lanes of nibbles() are [low of 0..7 and 8..15 | high of the same]; groups want low and high

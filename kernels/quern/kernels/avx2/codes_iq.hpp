@@ -35,8 +35,8 @@
 namespace quern::kernels::avx2 {
 inline namespace QUERN_BUILD_TAG {
 
-QUERN_AVX2_INLINE std::uint32_t load_byte(const std::byte* at) noexcept {
-  return static_cast<std::uint32_t>(*at);
+QUERN_AVX2_INLINE std::size_t load_byte(const std::byte* at) noexcept {
+  return static_cast<std::size_t>(*at);
 }
 QUERN_AVX2_INLINE std::uint32_t load_short(const std::byte* at) noexcept {
   std::uint16_t value;
@@ -44,21 +44,47 @@ QUERN_AVX2_INLINE std::uint32_t load_short(const std::byte* at) noexcept {
   return value;
 }
 
+/// 128 for nibbles with an odd number of ones.
+alignas(16) inline constexpr std::uint8_t nibble_parity[16] = {
+    0, 128, 128, 0, 128, 0, 0, 128, 128, 0, 0, 128, 0, 128, 128, 0};
+
 /// `values`, negated where a bit is set.
 QUERN_AVX2_INLINE __m256i with_signs(__m256i values, __m256i all_ones_where_negative) noexcept {
   return _mm256_sub_epi8(_mm256_xor_si256(values, all_ones_where_negative),
                          all_ones_where_negative);
 }
 
-/// Four times seven sign bits as bytes whose eighth bit makes the number of ones even.
-QUERN_AVX2_INLINE std::uint32_t even_signs(std::uint32_t bits) noexcept {
-  const std::uint32_t bytes = (bits & 0x7Fu) | ((bits << 1) & 0x7F00u) | ((bits << 2) & 0x7F0000u) |
-                              ((bits << 3) & 0x7F000000u);
-  // Every fold halves the bits whose parity counts; what crosses into a byte stays above bit 0.
-  std::uint32_t parity = bytes ^ ((bytes >> 4) & 0x0F0F0F0Fu);
-  parity ^= (parity >> 2) & 0x3F3F3F3Fu;
-  parity ^= (parity >> 1) & 0x7F7F7F7Fu;
-  return bytes | ((parity & 0x01010101u) << 7);
+/// Words whose low bytes have seven sign bits get an eighth, which makes the number of ones even.
+QUERN_AVX2_INLINE __m256i even_signs(__m256i seven) noexcept {
+  const __m256i parity = table(nibble_parity);
+  const __m256i upper = _mm256_srli_epi16(seven, 4);
+  const __m256i low = _mm256_shuffle_epi8(parity, _mm256_and_si256(seven, _mm256_set1_epi16(15)));
+  return _mm256_or_si256(seven, _mm256_xor_si256(low, _mm256_shuffle_epi8(parity, upper)));
+}
+
+/// The low bytes of words 4 * Q to 4 * Q + 3, each eight times.
+template <int Q>
+QUERN_AVX2_INLINE __m256i repeat8(__m256i words) noexcept {
+  const __m256i four = _mm256_permute4x64_epi64(words, 0x55 * Q);
+  return _mm256_shuffle_epi8(four,
+                             _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2, 4, 4,
+                                              4, 4, 4, 4, 4, 4, 6, 6, 6, 6, 6, 6, 6, 6));
+}
+
+/// The bits of the low bytes of words 4 * Q to 4 * Q + 3 as bytes: all ones where the bit is set.
+template <int Q>
+QUERN_AVX2_INLINE __m256i spread_words(__m256i words) noexcept {
+  const __m256i bit_of = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
+  return _mm256_cmpeq_epi8(_mm256_and_si256(repeat8<Q>(words), bit_of), bit_of);
+}
+
+/// Sign bits of IQ2_XXS and IQ3_XXS for four times 32 values: each 64-bit lane has a number twice,
+/// whose lower 28 bits are seven signs for each eight values.
+QUERN_AVX2_INLINE __m256i signs_of_pairs(__m256i twice) noexcept {
+  const __m256i two = _mm256_srlv_epi32(twice, _mm256_setr_epi32(0, 14, 0, 14, 0, 14, 0, 14));
+  const __m256i low = _mm256_and_si256(two, _mm256_set1_epi32(0x7F));
+  const __m256i high = _mm256_and_si256(_mm256_slli_epi32(two, 9), _mm256_set1_epi32(0x7F0000));
+  return even_signs(_mm256_or_si256(low, high));
 }
 
 /// Eight scales in 32-bit lanes as words, in both lanes.
@@ -75,10 +101,23 @@ QUERN_AVX2_INLINE __m256i odd_nibble_scales(const std::byte* at) noexcept {
   return odd(_mm256_set_m128i(_mm_srli_epi16(bytes, 4), _mm_and_si128(bytes, _mm_set1_epi16(15))));
 }
 
-QUERN_AVX2_INLINE __m256i four_entries(std::uint64_t a, std::uint64_t b, std::uint64_t c,
-                                       std::uint64_t d) noexcept {
-  return _mm256_setr_epi64x(static_cast<long long>(a), static_cast<long long>(b),
-                            static_cast<long long>(c), static_cast<long long>(d));
+/// Eight values of each of four entries of a code book.
+template <class Words>
+QUERN_AVX2_INLINE __m256i four_entries(const Words& words, std::size_t a, std::size_t b,
+                                       std::size_t c, std::size_t d) noexcept {
+  return _mm256_setr_epi64x(static_cast<long long>(words[a]), static_cast<long long>(words[b]),
+                            static_cast<long long>(words[c]), static_cast<long long>(words[d]));
+}
+/// Four values of each of eight entries: byte i of `at`, and above it bit i of `upper`.
+template <class Words>
+QUERN_AVX2_INLINE __m256i eight_entries(const Words& words, const std::byte* at,
+                                        std::size_t upper) noexcept {
+  int entries[8];
+  QUERN_UNROLL
+  for (int i = 0; i < 8; ++i)
+    entries[i] = static_cast<int>(words[load_byte(at + i) | ((upper << (8 - i)) & 0x100u)]);
+  return _mm256_setr_epi32(entries[0], entries[1], entries[2], entries[3], entries[4], entries[5],
+                           entries[6], entries[7]);
 }
 
 template <>
@@ -116,12 +155,11 @@ struct Ints<IQ2_XXS> {
   static constexpr IntLayout layout{.max_code = -1, .zero = 0, .group = 32};
   template <int J>
   QUERN_AVX2_INLINE static __m256i codes(const std::byte* block) noexcept {
-    const auto& words = quern::detail::iq2_xxs_grid.words;
     const std::byte* at = block + 2 + 8 * J;
-    const std::uint32_t signs = even_signs(load_word(at + 4));
-    return with_signs(four_entries(words[load_byte(at)], words[load_byte(at + 1)],
-                                   words[load_byte(at + 2)], words[load_byte(at + 3)]),
-                      spread_bits(&signs));
+    const __m256i twice = _mm256_shuffle_epi32(load(block + 2 + 32 * (J / 4)), 0xF5);
+    return with_signs(four_entries(quern::detail::iq2_xxs_grid.words, load_byte(at),
+                                   load_byte(at + 1), load_byte(at + 2), load_byte(at + 3)),
+                      spread_words<J % 4>(signs_of_pairs(twice)));
   }
   QUERN_AVX2_INLINE static __m256i scales(const std::byte* block) noexcept {
     const __m256i odd_words = _mm256_castps_si256(_mm256_shuffle_ps(
@@ -136,15 +174,12 @@ struct Ints<IQ2_XS> {
   static constexpr IntLayout layout{.max_code = -1, .zero = 0, .group = 16};
   template <int J>
   QUERN_AVX2_INLINE static __m256i codes(const std::byte* block) noexcept {
-    const auto& words = quern::detail::iq2_xs_grid.words;
     const std::byte* at = block + 2 + 8 * J;
-    const std::uint32_t a = load_short(at), b = load_short(at + 2), c = load_short(at + 4),
-                        d = load_short(at + 6);
-    const std::uint32_t signs =
-        even_signs((a >> 9) | (b >> 9 << 7) | (c >> 9 << 14) | (d >> 9 << 21));
-    return with_signs(
-        four_entries(words[a & 511u], words[b & 511u], words[c & 511u], words[d & 511u]),
-        spread_bits(&signs));
+    const __m256i signs = even_signs(_mm256_srli_epi16(load(block + 2 + 32 * (J / 4)), 9));
+    return with_signs(four_entries(quern::detail::iq2_xs_grid.words, load_short(at) & 511u,
+                                   load_short(at + 2) & 511u, load_short(at + 4) & 511u,
+                                   load_short(at + 6) & 511u),
+                      spread_words<J % 4>(signs));
   }
   QUERN_AVX2_INLINE static __m256i scales(const std::byte* block) noexcept {
     return odd_nibble_scales(block + 66);
@@ -156,13 +191,13 @@ struct Ints<IQ2_S> {
   static constexpr IntLayout layout{.max_code = -1, .zero = 0, .group = 16};
   template <int J>
   QUERN_AVX2_INLINE static __m256i codes(const std::byte* block) noexcept {
-    const auto& words = quern::detail::iq2_s_grid.words;
     const std::byte* at = block + 2 + 4 * J;
-    const std::uint32_t upper = load_byte(block + 66 + J);
-    return with_signs(four_entries(words[load_byte(at) | (upper << 8 & 0x300u)],
-                                   words[load_byte(at + 1) | (upper << 6 & 0x300u)],
-                                   words[load_byte(at + 2) | (upper << 4 & 0x300u)],
-                                   words[load_byte(at + 3) | (upper << 2 & 0x300u)]),
+    const std::size_t upper = load_byte(block + 66 + J);
+    return with_signs(four_entries(quern::detail::iq2_s_grid.words,
+                                   load_byte(at) | (upper << 8 & 0x300u),
+                                   load_byte(at + 1) | (upper << 6 & 0x300u),
+                                   load_byte(at + 2) | (upper << 4 & 0x300u),
+                                   load_byte(at + 3) | (upper << 2 & 0x300u)),
                       spread_bits(block + 34 + 4 * J));
   }
   QUERN_AVX2_INLINE static __m256i scales(const std::byte* block) noexcept {
@@ -175,14 +210,11 @@ struct Ints<IQ3_XXS> {
   static constexpr IntLayout layout{.max_code = -1, .zero = 0, .group = 32};
   template <int J>
   QUERN_AVX2_INLINE static __m256i codes(const std::byte* block) noexcept {
-    const auto& words = quern::detail::iq3_xxs_grid.words;
-    const std::byte* at = block + 2 + 8 * J;
-    const std::uint32_t signs = even_signs(load_word(block + 66 + 4 * J));
-    int entries[8];
-    QUERN_UNROLL
-    for (int i = 0; i < 8; ++i)
-      entries[i] = static_cast<int>(words[load_byte(at + i)]);
-    return with_signs(load(entries), spread_bits(&signs));
+    const __m256i twice =
+        _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(load_half(block + 66 + 16 * (J / 4))),
+                                    _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+    return with_signs(eight_entries(quern::detail::iq3_xxs_grid.words, block + 2 + 8 * J, 0),
+                      spread_words<J % 4>(signs_of_pairs(twice)));
   }
   QUERN_AVX2_INLINE static __m256i scales(const std::byte* block) noexcept {
     return odd(group_scales(_mm256_srli_epi32(load(block + 66), 28)));
@@ -194,14 +226,9 @@ struct Ints<IQ3_S> {
   static constexpr IntLayout layout{.max_code = -1, .zero = 0, .group = 32};
   template <int J>
   QUERN_AVX2_INLINE static __m256i codes(const std::byte* block) noexcept {
-    const auto& words = quern::detail::iq3_s_grid.words;
-    const std::byte* at = block + 2 + 8 * J;
-    const std::uint32_t upper = load_byte(block + 66 + J);
-    int entries[8];
-    QUERN_UNROLL
-    for (int i = 0; i < 8; ++i)
-      entries[i] = static_cast<int>(words[load_byte(at + i) | ((upper << (8 - i)) & 0x100u)]);
-    return with_signs(load(entries), spread_bits(block + 74 + 4 * J));
+    return with_signs(eight_entries(quern::detail::iq3_s_grid.words, block + 2 + 8 * J,
+                                    load_byte(block + 66 + J)),
+                      spread_bits(block + 74 + 4 * J));
   }
   QUERN_AVX2_INLINE static __m256i scales(const std::byte* block) noexcept {
     const __m256i nibbles =
@@ -213,10 +240,9 @@ struct Ints<IQ3_S> {
 /// Eight times ternary values, plus 10 or, where `down` has all ones, 8: eight times their shifted
 /// value, plus 9.
 QUERN_AVX2_INLINE __m256i shifted_ternary(__m256i values, __m256i down) noexcept {
-  const __m256i twice = _mm256_add_epi8(values, values);
-  const __m256i four = _mm256_add_epi8(twice, twice);
-  const __m256i shift = _mm256_add_epi8(_mm256_add_epi8(down, down), _mm256_set1_epi8(10));
-  return _mm256_add_epi8(_mm256_add_epi8(four, four), shift);
+  const __m256i digits = _mm256_add_epi8(values, _mm256_set1_epi8(1));
+  const __m256i shift = _mm256_andnot_si256(down, _mm256_set1_epi8(2));
+  return _mm256_or_si256(_mm256_slli_epi16(digits, 3), shift);
 }
 
 template <>
@@ -224,14 +250,14 @@ struct Ints<IQ1_S> {
   static constexpr IntLayout layout{.max_code = 18, .zero = 9, .group = 32};
   template <int J>
   QUERN_AVX2_INLINE static __m256i codes(const std::byte* block) noexcept {
-    const auto& words = quern::detail::iq1_grid.words;
     const std::byte* at = block + 2 + 4 * J;
     const std::uint32_t rest = load_short(block + 34 + 2 * J);
     const __m256i down = _mm256_set1_epi8((rest & 0x8000u) != 0 ? -1 : 0);
-    return shifted_ternary(four_entries(words[load_byte(at) | (rest << 8 & 0x700u)],
-                                        words[load_byte(at + 1) | (rest << 5 & 0x700u)],
-                                        words[load_byte(at + 2) | (rest << 2 & 0x700u)],
-                                        words[load_byte(at + 3) | (rest >> 1 & 0x700u)]),
+    return shifted_ternary(four_entries(quern::detail::iq1_grid.words,
+                                        load_byte(at) | (rest << 8 & 0x700u),
+                                        load_byte(at + 1) | (rest << 5 & 0x700u),
+                                        load_byte(at + 2) | (rest << 2 & 0x700u),
+                                        load_byte(at + 3) | (rest >> 1 & 0x700u)),
                            down);
   }
   QUERN_AVX2_INLINE static __m256i scales(const std::byte* block) noexcept {
@@ -246,19 +272,16 @@ struct Ints<IQ1_M> {
   static constexpr IntLayout layout{.max_code = 18, .zero = 9, .group = 16};
   template <int J>
   QUERN_AVX2_INLINE static __m256i codes(const std::byte* block) noexcept {
-    const auto& words = quern::detail::iq1_grid.words;
     const std::byte* at = block + 4 * J;
     const std::uint32_t rest = load_short(block + 32 + 2 * J);
     // Bit 3 of each nibble to all of its eight values.
-    const __m256i bits =
-        _mm256_and_si256(_mm256_set1_epi64x(rest), _mm256_setr_epi64x(0x8, 0x80, 0x800, 0x8000));
-    const __m256i down =
-        _mm256_xor_si256(_mm256_cmpeq_epi64(bits, _mm256_setzero_si256()), _mm256_set1_epi8(-1));
-    return shifted_ternary(four_entries(words[load_byte(at) | (rest << 8 & 0x700u)],
-                                        words[load_byte(at + 1) | (rest << 4 & 0x700u)],
-                                        words[load_byte(at + 2) | (rest & 0x700u)],
-                                        words[load_byte(at + 3) | (rest >> 4 & 0x700u)]),
-                           down);
+    const __m256i bit = _mm256_setr_epi64x(0x8, 0x80, 0x800, 0x8000);
+    const __m256i down = _mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x(rest), bit), bit);
+    return shifted_ternary(
+        four_entries(quern::detail::iq1_grid.words, load_byte(at) | (rest << 8 & 0x700u),
+                     load_byte(at + 1) | (rest << 4 & 0x700u), load_byte(at + 2) | (rest & 0x700u),
+                     load_byte(at + 3) | (rest >> 4 & 0x700u)),
+        down);
   }
   QUERN_AVX2_INLINE static __m256i scales(const std::byte* block) noexcept {
     // Number k has the scales 4 * k to 4 * k + 3; two of them are in each lane, next to each other.

@@ -71,6 +71,15 @@ QUERN_AVX2_INLINE __m256 factors_of(const EightBlocks<Full>& w, std::size_t unit
     const __m256 d = halves_at(w, Parts::d_at);
     constexpr float factor = Parts::d_factor * sign;
     return factor == 1.0f ? d : _mm256_mul_ps(d, _mm256_set1_ps(factor));
+  } else if constexpr (requires { Ints<F>::factors(__m256i{}, 0); }) {
+    std::uint32_t heads[8];
+    QUERN_UNROLL
+    for (std::size_t i = 0; i < 8; ++i)
+      heads[i] = load_word(w.row(i));
+    const auto head = [&](int i) { return static_cast<int>(heads[i]); };
+    return Ints<F>::factors(
+        _mm256_setr_epi32(head(0), head(1), head(2), head(3), head(4), head(5), head(6), head(7)),
+        static_cast<int>(unit));
   } else {
     alignas(32) float d[8];
     for (std::size_t i = 0; i < 8; ++i)
