@@ -260,7 +260,7 @@ QUERN_AVX2 void multiply_rows(const std::byte* tile, std::size_t outputs, std::s
   }
 }
 
-/// Unpacks `blocks` blocks of up to 32 rows of W.
+/// Unpacks `blocks` blocks of up to 32 rows of W, and asks for those beside them, which come next.
 template <BlockFormat F>
 QUERN_AVX2 void unpack_tile(const Grid& w, std::size_t o, std::size_t b, std::size_t blocks,
                             std::byte* tile) noexcept {
@@ -269,6 +269,8 @@ QUERN_AVX2 void unpack_tile(const Grid& w, std::size_t o, std::size_t b, std::si
     const std::size_t row = o + 8 * g;
     std::byte* to = tile + g * Shape::blocks * TileBlock<F>::bytes;
     for (std::size_t i = 0; i < blocks; ++i, to += TileBlock<F>::bytes) {
+      for (std::size_t r = 0; r < 8; ++r)
+        prefetch(w.at(row + r, b + blocks + i), F::bytes_per_block);
       if (row + 8 <= w.rows)
         unpack_block<F>(EightBlocks<true>{w.at(row, b + i), w.row_step, 7}, to);
       else
