@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -88,6 +89,9 @@ std::vector<Damage> damages() {
     list.push_back({"NaN", 49, {0x10, 0, 0, 0, 0xC0, 0, 0xF0}, BlockFault::not_a_number, 0xF0});
   } else if constexpr (std::is_same_v<F, quern::MXFP4>) {
     list.push_back({"exponent 255", 0, {255}, BlockFault::reserved_code});
+    list.push_back({"2^127 times 2", 0, {254, 0x04}, BlockFault::infinite});
+    list.push_back({"2^127 times -6", 0, {254, 0xF0}, BlockFault::infinite});
+    list.push_back({"2^126 times 4", 0, {253, 0x60}, BlockFault::infinite});
   }
   return list;
 }
@@ -127,7 +131,7 @@ std::vector<std::byte> good_blocks(std::size_t count) {
   auto bytes = support::finite_blocks<F>(count, 3);
   if constexpr (std::is_same_v<F, quern::MXFP4>)
     for (std::size_t i = 0; i < bytes.size(); i += F::bytes_per_block)
-      if (bytes[i] == std::byte{255}) bytes[i] = std::byte{254};
+      if (bytes[i] == std::byte{255}) bytes[i] = std::byte{252};
   return bytes;
 }
 
@@ -273,9 +277,8 @@ TEST_P(Validate, OddAddressesAndEmptyWeights) {
   EXPECT_TRUE(c.validate({}, c.shape(3, 0), 0, 3, 0, 0).ok());
 }
 
-// Whatever the bytes: what is accepted decodes to numbers, but for MXFP4, whose greatest finite
-// scales times its greatest codes are beyond float. The other way round, a scale that is no number
-// need not show, as where the integers that it multiplies belong to other scales.
+// Whatever the bytes: what is accepted decodes to numbers. The other way round, a scale that is no
+// number need not show, as where the integers that it multiplies belong to other scales.
 TEST_P(Validate, AgreesWithWhatBlocksDecodeTo) {
   const Case& c = param();
   const std::size_t count = 3000;
@@ -289,13 +292,29 @@ TEST_P(Validate, AgreesWithWhatBlocksDecodeTo) {
       ASSERT_EQ(*at, std::byte{255});
       continue;
     }
-    if (fault == BlockFault::none) {
-      ASSERT_TRUE(c.finite(at) || (c.format == "MXFP4" && *at >= std::byte{253})) << n;
-    } else {
+    if (fault == BlockFault::none)
+      ASSERT_TRUE(c.finite(at)) << n;
+    else
       ++refused;
-    }
   }
-  EXPECT_EQ(refused == 0, c.format == "NVFP4" || c.format == "MXFP4");
+  EXPECT_EQ(refused == 0, c.format == "NVFP4");
+}
+
+// The greatest values that float holds are valid: 2^127 * 1.5 and 2^126 * 3.
+TEST(ValidateCases, GreatScalesOfMXFP4AreValidWhereTheValuesAre) {
+  for (const auto& [exponent, code, fault] :
+       {std::tuple{254, 3, BlockFault::none}, std::tuple{254, 4, BlockFault::infinite},
+        std::tuple{253, 5, BlockFault::none}, std::tuple{253, 6, BlockFault::infinite},
+        std::tuple{252, 7, BlockFault::none}})
+    for (const int sign : {0, 8})
+      for (const std::size_t place :
+           {std::size_t{0}, std::size_t{15}, std::size_t{16}, std::size_t{31}}) {
+        std::array<std::byte, quern::MXFP4::bytes_per_block> block{};
+        block[0] = static_cast<std::byte>(exponent);
+        block[1 + place % 16] = static_cast<std::byte>((code | sign) << (place < 16 ? 0 : 4));
+        EXPECT_EQ(quern::MXFP4::check(block), fault) << exponent << ' ' << code;
+        EXPECT_EQ(std::isfinite(quern::MXFP4::decode(block)[place]), fault == BlockFault::none);
+      }
 }
 
 // A NaN or an infinity in one block is in the values of that block and nowhere else.
@@ -337,7 +356,9 @@ TEST(ValidateCases, CornersOfMXFP4) {
       ASSERT_EQ(values[j], j < 8 ? size : -size) << e << " " << j;
       ASSERT_EQ(values[16 + j], values[15 - j]);
     }
-    EXPECT_EQ(quern::MXFP4::check(block), e == 255 ? BlockFault::reserved_code : BlockFault::none);
+    EXPECT_EQ(quern::MXFP4::check(block), e == 255   ? BlockFault::reserved_code
+                                          : e >= 253 ? BlockFault::infinite
+                                                     : BlockFault::none);
   }
   block[0] = std::byte{127};
   EXPECT_EQ(quern::MXFP4::decode(block)[2], 1.0f);

@@ -49,10 +49,21 @@ struct MXFP4 {
     return values;
   }
 
-  /// What makes a block invalid: exponent 255, which the OCP definition reserves for NaN.
+  /// What makes a block invalid: exponent 255, which the OCP definition reserves for NaN; and a
+  /// value of 2^128 or more, which exponents 253 and 254 allow and float can't hold.
   [[nodiscard]] static constexpr BlockFault
   check(std::span<const std::byte, bytes_per_block> block) noexcept {
-    return detail::load_u8(block.data()) == 255 ? BlockFault::reserved_code : BlockFault::none;
+    const int e = detail::load_u8(block.data());
+    if (e == 255) return BlockFault::reserved_code;
+    if (e < 253) return BlockFault::none;
+    const int too_large = e == 254 ? 4 : 8; // doubled
+    for (std::size_t j = 1; j < bytes_per_block; ++j) {
+      const std::size_t codes = detail::load_u8(block.data() + j) & 0x77u; // without signs
+      if (detail::fp4_doubled[codes & 15] >= too_large ||
+          detail::fp4_doubled[codes >> 4] >= too_large)
+        return BlockFault::infinite;
+    }
+    return BlockFault::none;
   }
 
   /// Encodes 32 values as files in use are written. The scale puts the largest magnitude into the
