@@ -40,6 +40,7 @@
 
 #include "inputs.hpp"
 #include "machine_limits.hpp"
+#include "products.hpp"
 #include "thread_clock.hpp"
 
 namespace {
@@ -49,71 +50,6 @@ using quern::MatrixView;
 using quern::OutIn;
 using quern::PackedView;
 using quern::RowMajor;
-
-constexpr std::size_t rotated_bytes = std::size_t{520} << 20;
-
-/// Weights of one format, one behind the other; kept until another format or size is asked for.
-template <class F>
-std::span<const std::byte> pool(std::size_t weight_bytes, std::size_t count) {
-  static std::vector<std::byte> bytes;
-  static std::string_view format;
-  const std::size_t size = weight_bytes * count;
-  if (format != F::name || bytes.size() < size) {
-    const auto some = blocks<F>(weight_bytes / F::bytes_per_block);
-    bytes = {};
-    bytes.resize(size);
-    for (std::size_t at = 0; at < size; at += some.size())
-      std::memcpy(bytes.data() + at, some.data(), std::min(some.size(), size - at));
-    format = F::name;
-  }
-  return {bytes.data(), size};
-}
-
-double timed(auto&& call) {
-  const double start = thread_seconds();
-  call();
-  benchmark::ClobberMemory();
-  return thread_seconds() - start;
-}
-
-using Matrix = quern::RowMajorMatrix<float>;
-
-void eigen_product(std::span<const float> x, const Matrix& w, std::span<float> y) {
-  const auto rows = static_cast<Eigen::Index>(x.size()) / w.cols();
-  const Eigen::Map<const Matrix> from(x.data(), rows, w.cols());
-  Eigen::Map<Matrix> to(y.data(), rows, w.rows());
-  if (rows == 1)
-    to.row(0).transpose().noalias() = w * from.row(0).transpose();
-  else
-    to.noalias() = from * w.transpose();
-}
-
-struct Int8Product {
-  static constexpr const char* name = "int8";
-  static double peak() { return byte_peak(); }
-  template <class F, class O>
-  static void run(MatrixView<const float> x, PackedView<F, O> w, MatrixView<float> y,
-                  std::vector<std::byte>& room) {
-    using quern::int8_width;
-    room.resize(quern::Int8Blocks<int8_width<F>>::bytes_for(x.rows(), x.cols()) + 64);
-    void* start = room.data();
-    std::size_t space = room.size();
-    std::align(64, space - 64, start, space);
-    const auto codes = quern::quantize_activations<int8_width<F>>(
-        x, std::span<std::byte>(static_cast<std::byte*>(start), space));
-    quern::matmul_weight_transposed(codes, w, y);
-  }
-};
-
-struct FloatProduct {
-  static constexpr const char* name = "float";
-  static double peak() { return float_peak(); }
-  template <class F, class O>
-  static void run(MatrixView<const float> x, PackedView<F, O> w, MatrixView<float> y,
-                  std::vector<std::byte>&) {
-    quern::matmul_weight_transposed(x, w, y);
-  }
-};
 
 template <class Product, class F, class O>
 void product(benchmark::State& state, OutIn shape, std::size_t rows) {
@@ -126,7 +62,7 @@ void product(benchmark::State& state, OutIn shape, std::size_t rows) {
   const MatrixView<const float> from{std::span<const float>(x), rows, shape.in};
   const MatrixView<float> to{std::span<float>(y), rows, shape.out};
 
-  Matrix decoded;
+  DenseMatrix decoded;
   const bool beside_eigen = std::is_same_v<Product, FloatProduct>;
   if (beside_eigen) decoded = quern::to_eigen(PackedView<F, O>{bytes.first(weight_bytes), shape});
 
@@ -176,15 +112,6 @@ void add() {
     }
 }
 
-std::string processor() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name"))
-      if (const auto colon = line.find(": "); colon != std::string::npos)
-        return line.substr(colon + 2);
-  return "unknown";
-}
-
 } // namespace
 
 int main(int argc, char** argv) {
@@ -198,9 +125,7 @@ int main(int argc, char** argv) {
         add<FloatProduct, F, RowMajor>();
         add<FloatProduct, F, InputBlockMajor>();
       });
-  benchmark::AddCustomContext("processor", processor());
-  benchmark::AddCustomContext("compiler", QUERN_COMPILER);
-  benchmark::AddCustomContext("commit", QUERN_COMMIT);
+  add_context();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();
