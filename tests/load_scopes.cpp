@@ -246,7 +246,12 @@ TEST(ScopesDeathTest, TheSanitizerStopsAUseAfterReset) {
           (void)read;
         },
         "use-after-poison");
-    static_cast<float*>(forward.allocate(64, 4))[15] = 3.0f;
+    auto* const next = static_cast<float*>(forward.allocate(64, 4));
+    next[15] = 3.0f;
+    if (checks == ResetChecks::on) { // the next step has another slab
+      EXPECT_NE(next, piece);
+      EXPECT_DEATH(piece[15] = 4.0f, "use-after-poison");
+    }
   }
 }
 
@@ -298,6 +303,49 @@ TEST(Scopes, WritingAfterResetIsFoundByTheNextAllocation) {
   EXPECT_EQ(forward.live_bytes(), 16u);
 }
 
+TEST(Scopes, AUseAfterResetIsFoundThoughTheNextStepAsksForTheSame) {
+  // As a loop does that keeps a pointer: every step takes the same pieces.
+  ForwardScope forward(1024, no_trace, ResetChecks::on);
+  const auto piece = [&] { return static_cast<float*>(forward.allocate(256, 4)); };
+  float* const stale = piece();
+  std::fill_n(stale, 64, 1.0f);
+  forward.reset();
+  float* const live = piece();
+  EXPECT_NE(live, stale);
+  std::fill_n(live, 64, 2.0f);
+  const volatile float* const seen = stale;
+  for (std::size_t i = 0; i < 64; ++i)
+    EXPECT_TRUE(std::isnan(seen[i])) << "the values of the next step would look right";
+  stale_write(reinterpret_cast<std::byte*>(stale) + 200, 1);
+  for (std::size_t i = 0; i < 64; ++i)
+    EXPECT_EQ(live[i], 2.0f);
+  EXPECT_TRUE(support::contains(
+      support::error_of(ErrorCode::use_after_reset, [&] { forward.reset(); }), "byte 200"));
+}
+
+TEST(Scopes, StepsAreCleanAgainAfterOneThatWasNot) {
+  ForwardScope forward(1024, no_trace, ResetChecks::on);
+  std::byte* const stale = take(forward, 512);
+  forward.reset();
+  stale_write(stale + 500, 4);        // in the slab of the step before
+  stale_write(take(forward, 64), 80); // and past a piece of this one
+  (void)support::error_of(ErrorCode::use_after_reset, [&] { forward.reset(); });
+  for (int step = 0; step < 4; ++step) {
+    std::memset(take(forward, 1024, 1), step, 1024);
+    forward.reset();
+  }
+  EXPECT_EQ(forward.steps(), 6u);
+}
+
+TEST(Scopes, WritingBetweenPiecesIsFound) {
+  ForwardScope forward(1024, no_trace, ResetChecks::on);
+  std::byte* const piece = take(forward, 5, 1);
+  take(forward, 64, 64);
+  stale_write(piece, 6);
+  EXPECT_TRUE(support::contains(
+      support::error_of(ErrorCode::use_after_reset, [&] { forward.reset(); }), "byte 5"));
+}
+
 TEST(Scopes, WritingPastAPieceIsFound) {
   ForwardScope forward(1024, no_trace, ResetChecks::on);
   std::byte* const piece = take(forward, 64);
@@ -323,7 +371,23 @@ TEST(Scopes, ProperUsePassesTheChecks) {
       std::memset(take(forward, bytes, bytes % 2 == 0 ? 32 : 1), step, bytes);
     forward.reset();
   }
-  EXPECT_EQ(counts.allocated_bytes() - counts.freed_bytes(), 1024u);
+  EXPECT_EQ(counts.allocated_bytes() - counts.freed_bytes(), 2048u) << "two slabs, and no more";
+}
+
+TEST(Scopes, CheckedStepsAreAFlatLineToo) {
+  ForwardScope forward(1024, no_trace, ResetChecks::on);
+  const auto step = [&] {
+    for (std::size_t bytes : {1u, 7u, 64u, 300u})
+      std::memset(take(forward, bytes, 16), 1, bytes);
+    forward.reset();
+  };
+  step();
+  EXPECT_EQ(support::count_allocations([&] {
+              for (int i = 0; i < 1000; ++i)
+                step();
+            }),
+            0u);
+  EXPECT_EQ(forward.peak_bytes(), 372u);
 }
 
 #endif

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory_resource>
+#include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -118,6 +119,21 @@ TEST(ScopeRules, AModelScopeDrawsFromTheResourceItIsGiven) {
   EXPECT_EQ(weight.get(3, 95), 12.0f);
   EXPECT_EQ(scope.live_bytes(), bytes.size());
   EXPECT_EQ(counts.allocated_bytes(), bytes.size());
+}
+
+TEST(ScopeRules, MoreBytesThanAnObjectCanHaveAreRefused) {
+  // Rounded up to an alignment, such a number may become a small one.
+  CountingTrace counts;
+  ModelScope model(counts);
+  ForwardScope forward(64, counts);
+  for (const volatile std::size_t below : {1u, 17u, 63u, 4096u}) { // unknown to the compiler
+    const std::size_t bytes = 0 - below;
+    EXPECT_THROW((void)model.allocate(bytes, 64), std::bad_alloc);
+    EXPECT_THROW((void)forward.allocate(bytes, 64), std::bad_alloc);
+    EXPECT_THROW(ForwardScope(bytes, counts), std::bad_alloc);
+  }
+  EXPECT_EQ(model.live_bytes() + forward.live_bytes() + forward.overflow_bytes(), 0u);
+  EXPECT_EQ(counts.allocated_bytes(), 64u);
 }
 
 TEST(ScopeRules, TextSaysKindAndBytes) {

@@ -14,6 +14,7 @@
 
 #include <quern/detail/memory.hpp>
 #include <quern/detail/poison.hpp>
+#include <quern/detail/step_slab.hpp>
 #include <quern/error.hpp>
 #include <quern/trace.hpp>
 
@@ -31,6 +32,7 @@ class WeightMemory final : public std::pmr::memory_resource {
     return std::align_val_t{std::max(alignment_for(bytes), wanted)};
   }
   void* do_allocate(std::size_t bytes, std::size_t wanted) override {
+    refuse_impossible(bytes);
     void* data = ::operator new(bytes, alignment(bytes, wanted));
     advise_huge_pages(data, bytes);
     return data;
@@ -151,8 +153,8 @@ private:
   std::unordered_map<void*, Block> blocks_;
 };
 
-/// Whether a ForwardScope looks for uses of memory whose step has ended. It costs a pass over the
-/// slab per step.
+/// Whether a ForwardScope looks for uses of memory whose step has ended. It costs a second slab,
+/// and a pass over both per step.
 enum class ResetChecks {
   off, ///< no pass; uses after the end of a step go unseen
   on,  ///< a write after the end of its step is an Error, a read gives NaN
@@ -164,47 +166,39 @@ enum class ResetChecks {
 ///
 /// With ResetChecks::on, memory outside the pieces of this step is filled with 0xFF: reading it
 /// gives NaN, and writing to it is found by the next allocate() or reset(), which then throws
-/// Error(use_after_reset). Under the address sanitizer such a use stops the program where it is
-/// made, with or without these checks.
+/// Error(use_after_reset). Steps take turns with two slabs, so that no piece lies where one of the
+/// step before was, though steps may all ask for the same. Under the address sanitizer a use of
+/// memory outside the pieces stops the program where it is made, with or without these checks.
 class ForwardScope final : public Scope {
 public:
-  /// `capacity` bytes are taken now and kept for all steps.
+  /// `capacity` bytes are taken now and kept for all steps; twice as many with checks.
   explicit ForwardScope(std::size_t capacity, Trace& trace = no_trace,
                         ResetChecks checks = ResetChecks::off)
-      : Scope("forward", false, trace), slab_(detail::allocate_bytes(capacity)),
-        capacity_(capacity), checks_(checks == ResetChecks::on) {
-    if (checks_) std::fill_n(slab_.get(), capacity, detail::dead_byte);
-    detail::poison(slab_.get(), capacity);
-    trace.emit(Allocation{kind(), capacity});
+      : Scope("forward", false, trace), slab_(capacity, checks == ResetChecks::on) {
+    trace.emit(Allocation{kind(), slab_.bytes()});
   }
   /// Frees the slab and the overflow, with their Free events.
   ~ForwardScope() override {
     free_blocks(overflow_, true);
     free_blocks(ended_, false);
-    detail::unpoison(slab_.get(), capacity_);
-    trace().emit(Free{kind(), capacity_});
+    trace().emit(Free{kind(), slab_.bytes()});
   }
 
   /// Ends the step: everything allocated since the last reset is invalid. Emits ScopeReset. Throws
   /// Error(use_after_reset), see above; the step then has ended all the same.
   void reset() {
     trace().emit(ScopeReset{kind(), live_bytes(), peak_bytes()});
-    const std::size_t changed = checks_ ? changed_byte() : capacity_;
-    const bool block_changed = checks_ && any_ended_block_changed();
+    const std::size_t changed = slab_.end_step();
+    const bool block_changed = slab_.checks() && any_ended_block_changed();
     free_blocks(ended_, false);
-    if (checks_) {
-      detail::unpoison(slab_.get(), used_); // the gaps between pieces too
-      std::fill_n(slab_.get(), used_, detail::dead_byte);
+    if (slab_.checks())
       end_blocks();
-    } else {
+    else
       free_blocks(overflow_, true);
-    }
-    detail::poison(slab_.get(), capacity_);
     overflow_bytes_ = 0;
-    used_ = 0;
     count_out(live_bytes());
     ++steps_;
-    if (changed != capacity_) throw_changed("reset", changed);
+    if (changed != capacity()) detail::StepSlab::throw_changed("reset", changed);
     if (block_changed)
       throw Error(ErrorCode::use_after_reset,
                   "quern::ForwardScope::reset: memory outside the slab was written after its step "
@@ -212,7 +206,7 @@ public:
   }
 
   /// Bytes of the slab.
-  [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
+  [[nodiscard]] std::size_t capacity() const noexcept { return slab_.capacity(); }
   /// How often reset() ran.
   [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
   /// Bytes of this step that did not fit the slab.
@@ -227,21 +221,12 @@ private:
   using Blocks = std::vector<Block>;
 
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-    void* at = slab_.get() + used_;
-    std::size_t room = capacity_ - used_;
-    if (std::align(alignment, bytes, at, room) != nullptr) {
-      const std::size_t start = capacity_ - room;
-      detail::unpoison(slab_.get() + start, bytes);
-      if (checks_) {
-        const std::size_t changed = detail::first_changed(slab_.get(), start, start + bytes);
-        if (changed != start + bytes) throw_changed("allocate", changed);
-      }
-      used_ = start + bytes;
-    } else {
+    void* at = slab_.take(bytes, alignment);
+    if (at == nullptr) {
       // The entry comes first: if it can't be made, nothing has been taken yet.
       overflow_.push_back(Block{nullptr, bytes, alignment});
       try {
-        if (checks_) ended_.reserve(overflow_.size()); // so that reset() needs no memory
+        if (slab_.checks()) ended_.reserve(overflow_.size()); // so that reset() needs no memory
         at = weight_memory()->allocate(bytes, alignment);
       } catch (...) {
         overflow_.pop_back();
@@ -289,22 +274,7 @@ private:
     });
   }
 
-  /// The place of a byte of the slab that is in no piece and yet was written to, or capacity().
-  [[nodiscard]] std::size_t changed_byte() const noexcept {
-    detail::unpoison(slab_.get() + used_, capacity_ - used_);
-    return detail::first_changed(slab_.get(), used_, capacity_);
-  }
-  [[noreturn]] static void throw_changed(const char* call, std::size_t byte) {
-    throw Error(ErrorCode::use_after_reset,
-                "quern::ForwardScope::" + std::string(call) + ": byte " + std::to_string(byte) +
-                    " of the slab was written after its step had ended, or past the end of a "
-                    "piece; keep no pointer across reset(), or retain() what must last");
-  }
-
-  detail::Bytes slab_;
-  std::size_t capacity_;
-  bool checks_;
-  std::size_t used_ = 0;
+  detail::StepSlab slab_;
   std::size_t steps_ = 0;
   std::size_t overflow_bytes_ = 0;
   Blocks overflow_;

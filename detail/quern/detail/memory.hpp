@@ -39,11 +39,18 @@ struct ByteDeleter {
   }
 };
 
+/// Throws std::bad_alloc for more bytes than an object can have: rounded up to their alignment they
+/// may become few, and operator new may then hand out too small a block.
+inline void refuse_impossible(std::size_t bytes) {
+  if (bytes > static_cast<std::size_t>(PTRDIFF_MAX)) throw std::bad_alloc();
+}
+
 /// An owned byte array without a size.
 using Bytes = std::unique_ptr<std::byte[], ByteDeleter>;
 
 /// `bytes` uninitialised bytes, aligned by alignment_for(). Throws std::bad_alloc.
 [[nodiscard]] inline Bytes allocate_bytes(std::size_t bytes) {
+  refuse_impossible(bytes);
   const std::size_t alignment = alignment_for(bytes);
   auto* data = static_cast<std::byte*>(
       ::operator new[](bytes == 0 ? std::size_t{1} : bytes, std::align_val_t{alignment}));
