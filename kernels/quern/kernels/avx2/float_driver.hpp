@@ -94,6 +94,9 @@ QUERN_AVX2 void float_by_rows(const Grid& w, std::size_t in, Rows<const float> x
     const std::byte* at[4];
     for (std::size_t i = 0; i < 4; ++i)
       at[i] = w.data + (o + std::min(i, count - 1)) * w.row_step;
+    // The next four rows are fetched meanwhile, in the order of memory.
+    const std::byte* next = w.data + (o + 4) * w.row_step;
+    std::size_t offset = 0;
     for (std::size_t k = 0; k < in; k += float_piece) {
       const std::size_t end = std::min(in, k + float_piece);
       Dot<M> dot[4];
@@ -101,25 +104,26 @@ QUERN_AVX2 void float_by_rows(const Grid& w, std::size_t in, Rows<const float> x
       for (int i = 0; i < 4; ++i)
         dot[i].clear();
       std::size_t at_k = k;
-      for (; at_k + U::width <= end; at_k += U::width) {
+      for (; at_k + U::width <= end; at_k += U::width, offset += U::bytes) {
+        const std::byte* piece[4];
         QUERN_UNROLL
         for (int i = 0; i < 4; ++i) {
+          piece[i] = at[i] + offset;
           dot[i].x = x.data + at_k;
           dot[i].step = x.step;
         }
-        const typename U::Head head[4] = {typename U::Head(at[0]), typename U::Head(at[1]),
-                                          typename U::Head(at[2]), typename U::Head(at[3])};
-        decode_four<U>(at, head, dot);
-        QUERN_UNROLL
-        for (int i = 0; i < 4; ++i)
-          at[i] += U::bytes;
+        prefetch(next, 4 * U::bytes);
+        next += 4 * U::bytes;
+        const typename U::Head head[4] = {typename U::Head(piece[0]), typename U::Head(piece[1]),
+                                          typename U::Head(piece[2]), typename U::Head(piece[3])};
+        decode_parts<U, 4>(piece, head, dot);
       }
       if (U::width == 8 && at_k < end) {
         for (int m = 0; m < M; ++m) {
           Padded<U> last;
           last.take_x(x.row(static_cast<std::size_t>(m)) + at_k, end - at_k);
           for (int i = 0; i < 4; ++i) {
-            last.take_weights(at[i], end - at_k);
+            last.take_weights(at[i] + offset, end - at_k);
             Dot<1> one{last.x, 0, {dot[i].sum[m]}};
             decode_piece<U>(last.weights, one);
             dot[i].sum[m] = one.sum[0];
@@ -147,18 +151,30 @@ QUERN_AVX2 void float_by_columns(const Grid& w, std::size_t in, Rows<const float
       std::memset(lanes, 0, sizeof lanes);
       const std::size_t end = std::min(in, k + float_piece);
       for (std::size_t at_k = k; at_k < end; at_k += U::width) {
-        const std::byte* at = w.at(o, at_k / U::width);
-        for (std::size_t i = 0; i < count; ++i, at += w.row_step) {
-          Dot<M> dot;
-          dot.x = x.data + at_k;
-          dot.step = x.step;
+        const std::byte* const at = w.at(o, at_k / U::width);
+        for (std::size_t i = 0; i < count; i += 4) {
+          // Rows that do not exist repeat the last; their lanes are left alone.
+          const std::byte* piece[4];
+          Dot<M> dot[4];
           QUERN_UNROLL
-          for (int m = 0; m < M; ++m)
-            dot.sum[m] = _mm256_load_ps(lanes[i][m]);
-          decode_piece<U>(at, dot);
+          for (std::size_t k4 = 0; k4 < 4; ++k4) {
+            piece[k4] = at + std::min(i + k4, count - 1) * w.row_step;
+            dot[k4].x = x.data + at_k;
+            dot[k4].step = x.step;
+            QUERN_UNROLL
+            for (int m = 0; m < M; ++m)
+              dot[k4].sum[m] = _mm256_load_ps(lanes[i + k4][m]);
+          }
+          prefetch(piece[0] + w.block_step, 4 * U::bytes);
+          const typename U::Head head[4] = {typename U::Head(piece[0]), typename U::Head(piece[1]),
+                                            typename U::Head(piece[2]), typename U::Head(piece[3])};
+          decode_parts<U, 4>(piece, head, dot);
           QUERN_UNROLL
-          for (int m = 0; m < M; ++m)
-            _mm256_store_ps(lanes[i][m], dot.sum[m]);
+          for (std::size_t k4 = 0; k4 < 4; ++k4) {
+            QUERN_UNROLL
+            for (int m = 0; m < M; ++m)
+              _mm256_store_ps(lanes[i + k4][m], dot[k4].sum[m]);
+          }
         }
       }
       for (std::size_t m = 0; m < M; ++m)

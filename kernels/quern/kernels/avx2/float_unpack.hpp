@@ -6,12 +6,15 @@
 #if defined(QUERN_X86_KERNELS)
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <immintrin.h>
+#include <type_traits>
 
 #include <quern/block_format.hpp>
 #include <quern/formats/bf16.hpp>
 #include <quern/formats/f16.hpp>
 #include <quern/formats/f32.hpp>
+#include <quern/formats/mxfp4.hpp>
 #include <quern/kernels/avx2/codes.hpp>
 #include <quern/kernels/avx2/codes_iq.hpp>
 #include <quern/kernels/avx2/codes_k.hpp>
@@ -23,11 +26,12 @@ inline namespace QUERN_BUILD_TAG {
 
 /// How a format becomes floats. A piece of a row is `width` values in `bytes` bytes, read in
 /// `parts` parts so that a caller can take turns between rows. `Head(at)` is what all parts of a
-/// piece share; `decode<J>(at, head, sink)` calls `sink.put(i, v)` with values i to i + 7 of the
-/// piece for each eight of part J. The values are those of F::decode, bit for bit.
+/// piece share; `part<J>(at)` what the values of part J share, and `eight<J, K>(part, head)` values
+/// 8 * K to 8 * K + 7 of it. The values are those of F::decode, bit for bit.
 ///
 /// This one makes them of the integers: `n * d` is exact before it is rounded once, or not at all,
-/// whatever the order of its factors.
+/// whatever the order of its factors. Bytes become floats from the top of an integer, so times
+/// 2^24, and scales are kept times 2^-24.
 template <BlockFormat F>
 struct Floats {
   static_assert(HasInts<F>);
@@ -37,6 +41,9 @@ struct Floats {
   static constexpr std::size_t bytes = F::bytes_per_block;
   static constexpr int parts = static_cast<int>(width / 32);
   static constexpr bool grouped = layout.group != 0;
+  /// Scales of MXFP4 may be too small to be made smaller.
+  static constexpr bool at_top = !std::is_same_v<F, MXFP4>;
+  static constexpr float shrink = at_top ? 0x1p-24f : 1.0f;
   /// Halves of a part have scales of their own.
   static constexpr bool by_half = layout.group == 16 || Parts::unit == 16;
 
@@ -47,31 +54,35 @@ struct Floats {
 
     QUERN_AVX2_INLINE explicit Head(const std::byte* at) noexcept {
       if constexpr (grouped) {
-        const __m256 d = _mm256_set1_ps(factor(at, 0));
+        const __m256 d = _mm256_set1_ps(factor(at, 0) * shrink);
         times(Ints<F>::scales(at), d, scale);
         if constexpr (Parts::minimum)
           times(Ints<F>::minimums(at), _mm256_set1_ps(half_at(at, Parts::m_at)), minimum);
       } else if constexpr (by_half) {
         for (std::size_t u = 0; u < 2 * parts; ++u)
-          scale[u % 2 * parts + u / 2] = factor(at, u);
+          scale[u % 2 * parts + u / 2] = factor(at, u) * shrink;
       } else {
-        scale[0] = factor(at, 0);
+        scale[0] = factor(at, 0) * shrink;
         if constexpr (Parts::minimum) minimum[0] = half_at(at, Parts::m_at);
       }
     }
   };
 
-  template <int J, class Sink>
-  QUERN_AVX2_INLINE static void decode(const std::byte* at, const Head& head, Sink& sink) noexcept {
-    const __m256i n = integers(Ints<F>::template codes<J>(at));
+  /// The 32 numbers n of a part, as bytes.
+  using Part = __m256i;
+  template <int J>
+  QUERN_AVX2_INLINE static Part part(const std::byte* at) noexcept {
+    return integers(Ints<F>::template codes<J>(at));
+  }
+  /// Values 8 * K to 8 * K + 7 of part J.
+  template <int J, int K>
+  QUERN_AVX2_INLINE static __m256 eight(Part n, const Head& head) noexcept {
     constexpr int low = grouped || by_half ? J : 0;
     constexpr int high = grouped ? 8 + J : by_half ? parts + J : 0;
-    const __m128i first = _mm256_castsi256_si128(n);
-    const __m128i second = _mm256_extracti128_si256(n, 1);
-    sink.put(32 * J, value<low>(head, first));
-    sink.put(32 * J + 8, value<low>(head, _mm_unpackhi_epi64(first, first)));
-    sink.put(32 * J + 16, value<high>(head, second));
-    sink.put(32 * J + 24, value<high>(head, _mm_unpackhi_epi64(second, second)));
+    if constexpr (K < 2)
+      return value<low, K * 8>(head, _mm256_broadcastsi128_si256(_mm256_castsi256_si128(n)));
+    else
+      return value<high, K * 8 - 16>(head, _mm256_permute2x128_si256(n, n, 0x11));
   }
 
   QUERN_AVX2_INLINE static float half_at(const std::byte* at, std::size_t offset) noexcept {
@@ -101,9 +112,14 @@ private:
     _mm256_store_ps(to, _mm256_mul_ps(_mm256_cvtepi32_ps(low), d));
     _mm256_store_ps(to + 8, _mm256_mul_ps(_mm256_cvtepi32_ps(high), d));
   }
-  template <int Scale>
-  QUERN_AVX2_INLINE static __m256 value(const Head& head, __m128i eight) noexcept {
-    const __m256 n = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight));
+  /// Bytes First to First + 7 of those in both lanes, times their scale.
+  template <int Scale, int First>
+  QUERN_AVX2_INLINE static __m256 value(const Head& head, __m256i bytes) noexcept {
+    const __m256i to_top = _mm256_setr_epi8(
+        -1, -1, -1, First, -1, -1, -1, First + 1, -1, -1, -1, First + 2, -1, -1, -1, First + 3, -1,
+        -1, -1, First + 4, -1, -1, -1, First + 5, -1, -1, -1, First + 6, -1, -1, -1, First + 7);
+    const __m256i top = _mm256_shuffle_epi8(bytes, to_top);
+    const __m256 n = _mm256_cvtepi32_ps(at_top ? top : _mm256_srai_epi32(top, 24));
     const __m256 d = _mm256_broadcast_ss(head.scale + Scale);
     if constexpr (!Parts::minimum)
       return _mm256_mul_ps(n, d);
@@ -128,54 +144,69 @@ struct EightValues {
   struct Head {
     QUERN_AVX2_INLINE explicit Head(const std::byte* /*at*/) noexcept {}
   };
+  using Part = const std::byte*;
+  template <int>
+  QUERN_AVX2_INLINE static Part part(const std::byte* at) noexcept {
+    return at;
+  }
 };
 
 template <>
 struct Floats<F32> : EightValues<4> {
-  template <int, class Sink>
-  QUERN_AVX2_INLINE static void decode(const std::byte* at, const Head&, Sink& sink) noexcept {
-    sink.put(0, _mm256_castsi256_ps(load(at)));
+  template <int, int>
+  QUERN_AVX2_INLINE static __m256 eight(Part at, const Head&) noexcept {
+    return _mm256_castsi256_ps(load(at));
   }
 };
 
 template <>
 struct Floats<F16> : EightValues<2> {
-  template <int, class Sink>
-  QUERN_AVX2_INLINE static void decode(const std::byte* at, const Head&, Sink& sink) noexcept {
-    sink.put(0, _mm256_cvtph_ps(load_half(at)));
+  template <int, int>
+  QUERN_AVX2_INLINE static __m256 eight(Part at, const Head&) noexcept {
+    return _mm256_cvtph_ps(load_half(at));
   }
 };
 
 template <>
 struct Floats<BF16> : EightValues<2> {
-  template <int, class Sink>
-  QUERN_AVX2_INLINE static void decode(const std::byte* at, const Head&, Sink& sink) noexcept {
-    const __m256i words = _mm256_cvtepu16_epi32(load_half(at));
-    sink.put(0, _mm256_castsi256_ps(_mm256_slli_epi32(words, 16)));
+  template <int, int>
+  QUERN_AVX2_INLINE static __m256 eight(Part at, const Head&) noexcept {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_half(at)), 16));
   }
 };
 
-/// Decodes all parts of one piece.
-template <class U, int J = 0, class Sink>
-QUERN_AVX2_INLINE void decode_parts(const std::byte* at, const typename U::Head& head,
-                                    Sink& sink) noexcept {
-  U::template decode<J>(at, head, sink);
-  if constexpr (J + 1 < U::parts) decode_parts<U, J + 1>(at, head, sink);
+/// Values in a part.
+template <class U>
+inline constexpr int part_width = static_cast<int>(U::width) / U::parts;
+
+/// Gives values 8 * K and on of part J of each of N pieces to the sink of each, taking turns, so
+/// that N sums grow at once.
+template <class U, std::size_t N, int J, int K = 0, class Sink>
+QUERN_AVX2_INLINE void put_eights(const typename U::Part* part, const typename U::Head* head,
+                                  Sink* sink) noexcept {
+  QUERN_UNROLL
+  for (std::size_t i = 0; i < N; ++i)
+    sink[i].put(part_width<U> * J + 8 * K, U::template eight<J, K>(part[i], head[i]));
+  if constexpr (8 * (K + 1) < part_width<U>) put_eights<U, N, J, K + 1>(part, head, sink);
 }
+
+/// Decodes N pieces, part after part.
+template <class U, std::size_t N, int J = 0, class Sink>
+QUERN_AVX2_INLINE void decode_parts(const std::byte* const* at, const typename U::Head* head,
+                                    Sink* sink) noexcept {
+  typename U::Part part[N];
+  QUERN_UNROLL
+  for (std::size_t i = 0; i < N; ++i)
+    part[i] = U::template part<J>(at[i]);
+  put_eights<U, N, J>(part, head, sink);
+  if constexpr (J + 1 < U::parts) decode_parts<U, N, J + 1>(at, head, sink);
+}
+
+/// Decodes one piece.
 template <class U, class Sink>
 QUERN_AVX2_INLINE void decode_piece(const std::byte* at, Sink& sink) noexcept {
   const typename U::Head head(at);
-  decode_parts<U>(at, head, sink);
-}
-
-/// Decodes one piece of each of four rows, taking turns, so that four sums grow at once.
-template <class U, int J = 0, class Sink>
-QUERN_AVX2_INLINE void decode_four(const std::byte* const (&at)[4],
-                                   const typename U::Head (&head)[4], Sink (&sink)[4]) noexcept {
-  QUERN_UNROLL
-  for (int i = 0; i < 4; ++i)
-    U::template decode<J>(at[i], head[i], sink[i]);
-  if constexpr (J + 1 < U::parts) decode_four<U, J + 1>(at, head, sink);
+  decode_parts<U, 1>(&at, &head, &sink);
 }
 
 } // namespace QUERN_BUILD_TAG

@@ -253,12 +253,6 @@ QUERN_AVX2_INLINE __m256 add_block(const EightBlocks<Full>& w, const ActivationR
   }
 }
 
-/// Asks for `bytes` bytes from `at` on. Addresses past the end of a weight do no harm.
-QUERN_AVX2_INLINE void prefetch(const std::byte* at, std::size_t bytes) noexcept {
-  for (std::size_t i = 0; i < bytes; i += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(at + i), _MM_HINT_T0);
-}
-
 /// Eight outputs over all blocks, rows of W contiguous. The next eight rows are fetched meanwhile,
 /// in the order of memory.
 template <BlockFormat F, bool Full>

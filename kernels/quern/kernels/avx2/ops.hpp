@@ -96,6 +96,12 @@ QUERN_AVX2_INLINE __m256i sum_lanes(const __m256i (&v)[8]) noexcept {
                     _mm256_permute2x128_si256(halves.low, halves.high, 0x31));
 }
 
+/// Asks for `bytes` bytes from `at` on. Addresses past the end of a weight do no harm.
+QUERN_AVX2_INLINE void prefetch(const std::byte* at, std::size_t bytes) noexcept {
+  for (std::size_t i = 0; i < bytes; i += 64)
+    _mm_prefetch(reinterpret_cast<const char*>(at + i), _MM_HINT_T0);
+}
+
 /// The first `count` of eight lanes, for masked loads and stores.
 QUERN_AVX2_INLINE __m256i first_lanes(std::size_t count) noexcept {
   const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
