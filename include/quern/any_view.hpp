@@ -1,6 +1,7 @@
 // floor: 4
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
@@ -17,24 +18,28 @@
 namespace quern {
 
 /// A packed view whose format and order are known only at run time: one alternative per format and
-/// order. `std::visit` gives the typed view back.
+/// order. `std::visit` gives the typed view back. What is below are templates so that only those
+/// who call it compile a visit of all alternatives.
 using AnyView =
     boost::mp11::mp_rename<boost::mp11::mp_product<PackedView, Formats, Orders>, std::variant>;
 
 /// The format's name.
-[[nodiscard]] inline std::string_view format_name(const AnyView& view) {
+template <std::same_as<AnyView> View>
+[[nodiscard]] std::string_view format_name(const View& view) {
   return std::visit([](const auto& v) { return std::remove_cvref_t<decltype(v)>::Format::name; },
                     view);
 }
 
 /// The order's name.
-[[nodiscard]] inline std::string_view order_name(const AnyView& view) {
+template <std::same_as<AnyView> View>
+[[nodiscard]] std::string_view order_name(const View& view) {
   return std::visit([](const auto& v) { return std::remove_cvref_t<decltype(v)>::Order::name; },
                     view);
 }
 
 /// The shape, `[out, in]`.
-[[nodiscard]] inline OutIn shape(const AnyView& view) {
+template <std::same_as<AnyView> View>
+[[nodiscard]] OutIn shape(const View& view) {
   return std::visit([](const auto& v) { return v.shape(); }, view);
 }
 

@@ -14,11 +14,11 @@
 #include <quern/block_format.hpp>
 #include <quern/error.hpp>
 #include <quern/executor.hpp>
+#include <quern/has_kernel.hpp>
 #include <quern/isa/scalar.hpp>
 #include <quern/isas.hpp>
 #include <quern/kernel.hpp>
 #include <quern/kernel_set.hpp>
-#include <quern/kernels.hpp>
 #include <quern/order.hpp>
 #include <quern/scope.hpp>
 #include <quern/trace.hpp>

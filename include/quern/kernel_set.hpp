@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <iterator>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -12,9 +11,11 @@
 #include <boost/mp11/algorithm.hpp>
 #include <boost/mp11/list.hpp>
 
+#include <quern/formats.hpp>
+#include <quern/has_kernel.hpp>
 #include <quern/isas.hpp>
 #include <quern/kernel.hpp>
-#include <quern/kernels.hpp>
+#include <quern/order.hpp>
 
 namespace quern {
 
@@ -27,14 +28,14 @@ public:
   /// The kernels of this build that this CPU can run, within `limit`: by instruction set as in
   /// Isas; among those of one set, float activations before int8 and RowMajor before
   /// InputBlockMajor, so that nothing is converted without a gain.
+  template <class = void> // so that only those who call it compile it
   [[nodiscard]] static KernelSet of_this_cpu(IsaLimit limit = {}) {
     std::vector<KernelKey> keys;
-    boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, Isas>>([&](auto tag) {
-      using I = typename decltype(tag)::type;
-      if (limit.allows<I>() && I::available())
-        std::ranges::copy_if(all(), std::back_inserter(keys),
-                             [](const KernelKey& key) { return key.isa == I::name; });
-    });
+    const auto add = [&]<class... I>(boost::mp11::mp_list<I...>) {
+      using Reads = boost::mp11::mp_product<boost::mp11::mp_list, Activations, Formats, Orders>;
+      ((limit.allows<I>() && I::available() ? add_all<I>(Reads{}, keys) : void()), ...);
+    };
+    add(Isas{});
     return KernelSet(std::move(keys));
   }
 
@@ -53,11 +54,15 @@ public:
   }
 
 private:
-  [[nodiscard]] static std::span<const KernelKey> all() {
-    static const auto keys = []<class... K>(boost::mp11::mp_list<K...>) {
-      return std::vector<KernelKey>{K::key...};
-    }(Kernels{});
-    return keys;
+  /// Adds the kernels of one instruction set.
+  template <class I, class... Read>
+  static void add_all(boost::mp11::mp_list<Read...>, std::vector<KernelKey>& keys) {
+    (add_one<I>(Read{}, keys), ...);
+  }
+  template <class I, class A, class F, class O>
+  static void add_one(boost::mp11::mp_list<A, F, O>, std::vector<KernelKey>& keys) {
+    if constexpr (has_kernel<A, F, O, I>)
+      keys.push_back(KernelKeyOf<MatmulOperation, A, F, O, I>::value);
   }
 
   std::vector<KernelKey> keys_;

@@ -17,9 +17,9 @@
 #include <quern/detail/target.hpp>
 #include <quern/error.hpp>
 #include <quern/executor.hpp>
+#include <quern/has_kernel.hpp>
 #include <quern/isas.hpp>
 #include <quern/kernel.hpp>
-#include <quern/kernels.hpp>
 #include <quern/matrix_view.hpp>
 #include <quern/order.hpp>
 #include <quern/packed_view.hpp>

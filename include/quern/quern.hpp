@@ -17,10 +17,10 @@
 #include <quern/fixtures.hpp>
 #include <quern/formats.hpp>
 #include <quern/gather.hpp>
+#include <quern/has_kernel.hpp>
 #include <quern/isas.hpp>
 #include <quern/kernel.hpp>
 #include <quern/kernel_set.hpp>
-#include <quern/kernels.hpp>
 #include <quern/matmul.hpp>
 #include <quern/matmul_plan.hpp>
 #include <quern/matrix_view.hpp>

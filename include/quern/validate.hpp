@@ -51,10 +51,10 @@ concept CheckedFormat = BlockFormat<F> &&
 };
 
 /// Looks for the first block (o, b), by rows and then within the row, that has a NaN or infinite
-/// scale, minimum or single value, or a code that its format reserves. What passes decodes to finite
-/// numbers. Rows and blocks are counted in the view. It reads the scales of every block, and codes
-/// only where a scale may be too large for them; which codes and scales a format allows is said at
-/// its `check`.
+/// scale, minimum or single value, or a code that its format reserves. What passes decodes to
+/// finite numbers. Rows and blocks are counted in the view. It reads the scales of every block, and
+/// codes only where a scale may be too large for them; which codes and scales a format allows is
+/// said at its `check`.
 template <BlockFormat F, BlockOrder O>
 [[nodiscard]] constexpr Validation validate(PackedView<F, O> weight) noexcept {
   static_assert(CheckedFormat<F>,

@@ -114,11 +114,11 @@ private:
   }
   /// Bytes First to First + 7 of those in both lanes, times their scale.
   template <int Scale, int First>
-  QUERN_AVX2_INLINE static __m256 value(const Head& head, __m256i bytes) noexcept {
+  QUERN_AVX2_INLINE static __m256 value(const Head& head, __m256i lanes) noexcept {
     const __m256i to_top = _mm256_setr_epi8(
         -1, -1, -1, First, -1, -1, -1, First + 1, -1, -1, -1, First + 2, -1, -1, -1, First + 3, -1,
         -1, -1, First + 4, -1, -1, -1, First + 5, -1, -1, -1, First + 6, -1, -1, -1, First + 7);
-    const __m256i top = _mm256_shuffle_epi8(bytes, to_top);
+    const __m256i top = _mm256_shuffle_epi8(lanes, to_top);
     const __m256 n = _mm256_cvtepi32_ps(at_top ? top : _mm256_srai_epi32(top, 24));
     const __m256 d = _mm256_broadcast_ss(head.scale + Scale);
     if constexpr (!Parts::minimum)
