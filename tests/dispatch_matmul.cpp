@@ -551,6 +551,57 @@ TEST_F(Dispatch, EventsNameTheKernelAndTheWeight) {
   EXPECT_GE(run.duration.count(), 0);
 }
 
+TEST_F(Dispatch, EveryConversionNamesTheWeightThatNeededIt) {
+  const auto set = set_of(key_of<In8, Q4_0, RowMajor, Avx2>);
+  RingTrace ring;
+  ModelScope model;
+  const std::string name = "blk.0.attn_q.weight";
+  const DispatchOptions options{
+      .prepack_weights = &model, .kernels = &set, .trace = &ring, .weight = name};
+  plan(relaid_, options).run(StridedView<const float>{x_, rows, in, 1, rows}, y(), step_);
+  std::vector<std::string> kinds;
+  for (const TimedEvent& event : ring.events())
+    if (const auto* adapter = std::get_if<AdapterInserted>(&event.event)) {
+      kinds.emplace_back(adapter->kind);
+      EXPECT_EQ(adapter->target, name) << adapter->kind;
+    }
+  EXPECT_EQ(kinds, (std::vector<std::string>{"prepack", "gather", "quantize_activations"}));
+}
+
+TEST_F(Dispatch, LargeBatchesInPiecesAllocateNothingEither) {
+  // Pieces of a fixed pool, as an executor runs them that was there before.
+  struct Pool {
+    void parallel_for(std::size_t count, IndexFunction f) const {
+      for (std::size_t i = count; i-- > 0;)
+        f(i);
+    }
+    static std::size_t concurrency() { return 8; }
+  } pool;
+  constexpr std::size_t many = 300;
+  constexpr std::size_t wide = 70;
+  const auto bytes = support::encoded_blocks<Q4_0>(wide * blocks, 3);
+  const PackedView<Q4_0, RowMajor> weight{bytes, OutIn{wide, in}};
+  const auto values = support::random_values(many * in);
+  std::vector<float> product(many * wide);
+  const StridedView<const float> strided{values, many, in, 1, many};
+  const auto float_set = set_of(key_of<float, Q4_0, RowMajor, Avx2>);
+  const auto int8_set = set_of(key_of<In8, Q4_0, RowMajor, Avx2>);
+  const auto none = set_of();
+  for (const KernelSet* const set : {&float_set, &int8_set, &none}) {
+    const auto p = plan(
+        weight,
+        {.kernels = set, .trace = &counts_, .executor = pool, .weight = "blk.0.attn_q.weight"});
+    ForwardScope step(p.step_bytes(many, true));
+    const auto run = [&] {
+      p.run(strided, MatrixView<float>{product, many, wide}, step);
+      step.reset();
+    };
+    run(); // the sink makes room for a new kernel once
+    EXPECT_EQ(support::count_allocations(run), 0u) << to_string(p);
+    EXPECT_EQ(step.overflow_bytes(), 0u);
+  }
+}
+
 TEST_F(Dispatch, AnyRankOfActivationsIsOneMatrixOfTheSameValues) {
   // [in], [5, in] and [1, 5, in] are spans of whole rows; nothing is copied.
   std::vector<float> one(out);

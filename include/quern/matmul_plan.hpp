@@ -14,6 +14,7 @@
 #include <quern/block_format.hpp>
 #include <quern/detail/checked.hpp>
 #include <quern/detail/memory.hpp>
+#include <quern/detail/named_trace.hpp>
 #include <quern/detail/target.hpp>
 #include <quern/dispatch.hpp>
 #include <quern/error.hpp>
@@ -126,11 +127,12 @@ public:
   void run(StridedView<const float> x, MatrixView<float> y,
            Scope& step) const requires std::same_as<Activation, float> {
     detail::check_product(x.rows(), x.cols(), kernel_.shape, y);
-    const MatrixView<const float> rows = gather(x, step, *options_.trace);
+    detail::NamedTrace trace(*options_.trace, options_.weight);
+    const MatrixView<const float> rows = gather(x, step, trace);
     if (kernel_.int8_width == 32)
-      run_quantized<32>(rows, y, step);
+      run_quantized<32>(rows, y, step, trace);
     else if (kernel_.int8_width == 256)
-      run_quantized<256>(rows, y, step);
+      run_quantized<256>(rows, y, step, trace);
     else
       run_float(rows, y);
   }
@@ -164,9 +166,9 @@ private:
     kernel_.run(kernel_.weight, &x, y, x.rows() * x.cols() * sizeof(float), options_);
   }
   template <std::size_t Width>
-  void run_quantized(MatrixView<const float> x, MatrixView<float> y, Scope& step) const {
-    const Int8Blocks<Width> codes =
-        quantize_activations<Width>(x, step, *options_.trace, options_.max_isa);
+  void run_quantized(MatrixView<const float> x, MatrixView<float> y, Scope& step,
+                     Trace& trace) const {
+    const Int8Blocks<Width> codes = quantize_activations<Width>(x, step, trace, options_.max_isa);
     kernel_.run(kernel_.weight, &codes, y, codes.bytes(), options_);
   }
 
@@ -209,9 +211,11 @@ template <FallbackPolicy Policy = allow_fallback, class Activation = float, Bloc
         options, [&]<class K>(DispatchStep step, std::type_identity<K>) {
           if constexpr (std::same_as<typename K::Weight, PackedView<F, O>>)
             kernel = detail::planned_kernel<K>(weight, step);
-          else
+          else {
+            detail::NamedTrace trace(*options.trace, options.weight);
             kernel = detail::planned_kernel<K>(
-                prepack<OtherOrder<O>>(weight, *options.prepack_weights, *options.trace), step);
+                prepack<OtherOrder<O>>(weight, *options.prepack_weights, trace), step);
+          }
         });
     return {kernel, run};
   }

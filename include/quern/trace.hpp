@@ -24,7 +24,7 @@ struct AdapterInserted {
   std::size_t bytes_before;  ///< bytes read
   std::size_t bytes;         ///< bytes written
   std::string_view scope;    ///< kind of the scope that holds the result
-  std::string_view target{}; ///< name of the tensor, where it is known
+  std::string_view target{}; ///< name of the tensor that needed it, where it is known
 };
 
 /// One kernel call.
