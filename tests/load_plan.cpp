@@ -317,6 +317,46 @@ TEST(PlanModel, GivesUpConversionsUntilItFits) {
   EXPECT_EQ(hopeless.new_bytes(), 0u);
 }
 
+TEST(PlanModel, GivesUpNoMoreThanItMustAndTheLargestFirst) {
+  // Against the rule itself, for every budget at which something changes.
+  const auto bytes = model_file();
+  const auto file = gguf::File::from_bytes(bytes);
+  const auto plan = plan_model(file, no_budget, with_form({dequantize<float>}));
+  const auto suggestions = plan.suggestions();
+  std::size_t needed = plan.bytes();
+  for (std::size_t given_up = 0; given_up <= suggestions.size(); ++given_up) {
+    for (const std::size_t budget : {needed, needed - 1}) {
+      auto fitted = plan_model(file, budget, with_form({dequantize<float>}));
+      const std::size_t expected = std::min(given_up + (budget < needed), suggestions.size());
+      EXPECT_EQ(fitted.fit_to_budget(), given_up + (budget < needed) <= suggestions.size());
+      for (std::size_t i = 0; i < suggestions.size(); ++i)
+        EXPECT_EQ(named(fitted, suggestions[i].tensor).converts(), i >= expected)
+            << budget << " bytes, suggestion " << i;
+    }
+    if (given_up < suggestions.size()) needed -= suggestions[given_up].saving;
+  }
+}
+
+TEST(PlanModel, AHundredThousandTensorsAreNoTrouble) {
+  // Work that grew with the square of their number would take minutes.
+  constexpr std::size_t count = 100'000;
+  const auto blocks = support::finite_blocks<Q4_0>(2);
+  gguf::Writer writer;
+  for (std::size_t i = 0; i < count; ++i)
+    writer.add_tensor("blk." + std::to_string(i) + ".weight", Q4_0::gguf_type, {32, 2}, blocks);
+  const auto bytes = writer.to_bytes();
+  const auto file = gguf::File::from_bytes(bytes);
+  auto plan = plan_model(file, count * 100, with_form({dequantize<float>}));
+  EXPECT_EQ(plan.suggestions().size(), count);
+  EXPECT_TRUE(plan.fit_to_budget());
+  // 256 bytes as floats, 36 as stored: 70910 have to stay.
+  EXPECT_EQ(plan.conversions(), 29'090u);
+  ModelScope scope;
+  const auto model = load_model(plan, scope);
+  EXPECT_EQ(scope.live_bytes(), 29'090u * 256);
+  EXPECT_EQ(model.at("blk.99999.weight").plan().type, F32::gguf_type);
+}
+
 TEST(PlanModel, EmitsOneEvent) {
   const auto bytes = model_file();
   RingTrace ring;

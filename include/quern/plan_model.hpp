@@ -68,30 +68,51 @@ public:
   /// larger. Empty when there is none.
   [[nodiscard]] std::vector<Suggestion> suggestions() const {
     std::vector<Suggestion> result;
-    for (const PlannedTensor& tensor : tensors_)
-      if (tensor.bytes > tensor.bytes_before)
-        result.push_back({tensor.name, tensor.bytes - tensor.bytes_before,
-                          "keep " + gguf::detail::in_quotes(tensor.name) + " in " +
-                              tensor.stored_name() + " instead of " + tensor.type_name() +
-                              ": saves " + std::to_string(tensor.bytes - tensor.bytes_before) +
-                              " bytes"});
-    std::ranges::stable_sort(result, std::ranges::greater{}, &Suggestion::saving);
+    for (const std::size_t i : by_saving()) {
+      const PlannedTensor& tensor = tensors_[i];
+      result.push_back({tensor.name, saving(tensor),
+                        "keep " + gguf::detail::in_quotes(tensor.name) + " in " +
+                            tensor.stored_name() + " instead of " + tensor.type_name() +
+                            ": saves " + std::to_string(saving(tensor)) + " bytes"});
+    }
     return result;
   }
 
   /// Gives up conversions that make a tensor larger, largest saving first, until the plan fits or
   /// none is left. Each is a downgrade of its tensor. Returns fits().
   bool fit_to_budget() {
-    for (const Suggestion& suggestion : suggestions()) {
-      if (fits()) break;
-      const auto tensor = std::ranges::find(tensors_, suggestion.tensor, &PlannedTensor::name);
-      tensor->keep_as_stored("the model would exceed its budget of " + std::to_string(budget_) +
-                             " bytes");
+    if (fits()) return true;
+    const std::vector<std::size_t> order = by_saving();
+    // From the small end, how many conversions there is room for.
+    std::size_t total =
+        sum([](const PlannedTensor& tensor) { return tensor.bytes - saving(tensor); });
+    std::size_t given_up = order.size();
+    while (given_up > 0) {
+      const auto more = detail::checked_add(total, saving(tensors_[order[given_up - 1]]));
+      if (!more || *more > budget_) break;
+      total = *more;
+      --given_up;
     }
+    for (const std::size_t i : std::span(order).first(given_up))
+      tensors_[i].keep_as_stored("the model would exceed its budget of " + std::to_string(budget_) +
+                                 " bytes");
     return fits();
   }
 
 private:
+  /// Bytes that the conversion of a tensor adds.
+  [[nodiscard]] static std::size_t saving(const PlannedTensor& tensor) noexcept {
+    return tensor.bytes - std::min(tensor.bytes, tensor.bytes_before);
+  }
+  /// The tensors whose conversion adds bytes, by their place in the plan, the most first.
+  [[nodiscard]] std::vector<std::size_t> by_saving() const {
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < tensors_.size(); ++i)
+      if (saving(tensors_[i]) != 0) found.push_back(i);
+    std::ranges::stable_sort(found, std::ranges::greater{},
+                             [this](std::size_t i) { return saving(tensors_[i]); });
+    return found;
+  }
   template <class Value>
   [[nodiscard]] std::size_t sum(Value value) const {
     std::size_t total = 0;
