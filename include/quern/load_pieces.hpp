@@ -33,7 +33,8 @@ struct LoadOptions {
   /// Called after each piece with the bytes of the files that are done and their sum; by one thread
   /// at a time, though maybe not by the calling one. An exception stops the loading.
   std::function<void(std::size_t done, std::size_t total)> progress = {};
-  /// The size of a piece, at least one row. Each thread needs twice that much memory besides.
+  /// The size of a piece, at least one row. Each thread needs twice that much memory besides, and a
+  /// row of floats where values are decoded.
   std::size_t piece_bytes = std::size_t{1} << 20;
   /// Refuse, before anything is read or allocated, to load what is not as asked for: a tensor that
   /// has a downgrade.
@@ -94,8 +95,8 @@ public:
     pieces_ += job.pieces_per_slice * plan.slices;
     total_ += plan.bytes_before;
     if (plan.reader) reading_ = std::max(reading_, job.rows * job.row_before);
-    staging_ =
-        std::max(staging_, plan.converts() ? plan.shape.in * sizeof(float) : job.rows * job.row);
+    if (plan.relays()) staging_ = std::max(staging_, job.rows * job.row);
+    if (plan.converts()) values_ = std::max(values_, plan.shape.in);
     jobs_.push_back(job);
   }
 
@@ -107,8 +108,10 @@ public:
       try {
         const Bytes staging = allocate_bytes(staging_);
         const Bytes reading = allocate_bytes(reading_);
+        const Bytes values = allocate_bytes(values_ * sizeof(float));
+        const Buffers buffers{staging.get(), reading.get(), reinterpret_cast<float*>(values.get())};
         for (std::size_t piece = next_++; piece < pieces_ && !failed_; piece = next_++)
-          load(piece, staging.get(), reading.get());
+          load(piece, buffers);
       } catch (...) {
         const std::lock_guard lock(mutex_);
         if (!failed_) failure_ = std::current_exception();
@@ -130,7 +133,14 @@ private:
     std::size_t first_piece;
   };
 
-  void load(std::size_t piece, std::byte* staging, std::byte* reading) {
+  /// Memory of one thread.
+  struct Buffers {
+    std::byte* staging; // a piece by columns
+    std::byte* reading; // a piece as the file has it
+    float* values;      // a row
+  };
+
+  void load(std::size_t piece, const Buffers& buffers) {
     const Job& job =
         *std::prev(std::ranges::upper_bound(jobs_, piece, std::ranges::less{}, &Job::first_piece));
     const PlannedTensor& plan = *job.plan;
@@ -149,16 +159,16 @@ private:
         std::memcpy(to.data(), from.data(), to.size());
     } else {
       if (plan.reader) {
-        const std::span<std::byte> buffer{reading, from.size()};
+        const std::span<std::byte> buffer{buffers.reading, from.size()};
         read(plan, from.data(), buffer);
         from = buffer;
       }
       if (plan.converts())
-        convert(plan, from.data(), first, rows, target, staging);
+        convert(plan, from.data(), first, rows, target, buffers);
       else
         with_format(plan.type, [&](auto tag) {
           using F = typename decltype(tag)::type;
-          place_rows<F::bytes_per_block>(from.data(), first, rows, target, staging);
+          place_rows<F::bytes_per_block>(from.data(), first, rows, target, buffers.staging);
         });
     }
     report(from.size());
@@ -175,10 +185,10 @@ private:
   }
 
   static void convert(const PlannedTensor& plan, const std::byte* from, std::size_t first,
-                      std::size_t rows, const RowTarget& target, std::byte* staging) {
+                      std::size_t rows, const RowTarget& target, const Buffers& buffers) {
     try {
       convert_rows(plan.stored_type, from, plan.type, first, rows, target,
-                   {reinterpret_cast<float*>(staging), plan.shape.in});
+                   {buffers.values, plan.shape.in}, buffers.staging);
     } catch (const Error& error) {
       throw Error(error.code(), "quern::load: tensor " + gguf::detail::in_quotes(plan.name) + ": " +
                                     error.what());
@@ -198,6 +208,7 @@ private:
   std::size_t total_ = 0;
   std::size_t staging_ = 0;
   std::size_t reading_ = 0;
+  std::size_t values_ = 0;
   std::atomic<std::size_t> next_ = 0;
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;

@@ -31,6 +31,15 @@ struct RowTarget {
   }
 };
 
+/// Brings rows that lie by columns in `staging`, in the cache, to a target by columns: what goes to
+/// memory are runs of blocks instead of single ones. The first is row `first` of the target.
+inline void place_columns(const std::byte* staging, std::size_t block_bytes, std::size_t first,
+                          std::size_t rows, const RowTarget& target) noexcept {
+  for (std::size_t b = 0; b < target.blocks_per_row; ++b)
+    std::memcpy(target.data + target.index(first, b) * block_bytes,
+                staging + b * rows * block_bytes, rows * block_bytes);
+}
+
 /// Copies `rows` rows from `from`, the first of which is row `first` of the target. `staging` has
 /// room for them; it is used only when the target is by columns.
 template <std::size_t BytesPerBlock>
@@ -41,11 +50,8 @@ void place_rows(const std::byte* from, std::size_t first, std::size_t rows, cons
     std::memcpy(target.data + first * row_bytes, from, rows * row_bytes);
     return;
   }
-  // In the cache first, so that what goes to memory are runs of blocks instead of single ones.
   relayout<BytesPerBlock>(from, target.blocks_per_row, staging, rows, target.blocks_per_row);
-  for (std::size_t b = 0; b < target.blocks_per_row; ++b)
-    std::memcpy(target.data + target.index(first, b) * BytesPerBlock,
-                staging + b * rows * BytesPerBlock, rows * BytesPerBlock);
+  place_columns(staging, BytesPerBlock, first, rows, target);
 }
 
 /// Decodes one row of whole blocks.
@@ -58,9 +64,10 @@ void decode_row(const std::byte* row, std::span<float> values) noexcept {
   }
 }
 
-/// Encodes row `o` of the target. Throws as quantize() does.
+/// Encodes row `o` of a matrix, which is row `at` of `target`. Throws as quantize() does.
 template <BlockFormat G>
-void encode_row(std::span<const float> values, std::size_t o, const RowTarget& target) {
+void encode_row(std::span<const float> values, std::size_t o, std::size_t at,
+                const RowTarget& target) {
   for (std::size_t b = 0; b < target.blocks_per_row; ++b) {
     const std::span<const float, G::block_size> block{values.data() + b * G::block_size,
                                                       G::block_size};
@@ -68,25 +75,35 @@ void encode_row(std::span<const float> values, std::size_t o, const RowTarget& t
     if (!encoded.ok())
       throw_encode_fault(encoded.fault(), G::name, o, b * G::block_size + encoded.lane(),
                          block[encoded.lane()]);
-    std::memcpy(target.data + target.index(o, b) * G::bytes_per_block, encoded.bytes().data(),
+    std::memcpy(target.data + target.index(at, b) * G::bytes_per_block, encoded.bytes().data(),
                 G::bytes_per_block);
   }
 }
 
 /// Decodes rows of format `from_type` and encodes them in format `to_type`, both in Formats.
-/// `values` has room for one row.
+/// `values` has room for one row, `staging` for all of them as encoded; it is used only when the
+/// target is by columns.
 inline void convert_rows(std::uint32_t from_type, const std::byte* from, std::uint32_t to_type,
                          std::size_t first, std::size_t rows, const RowTarget& target,
-                         std::span<float> values) {
+                         std::span<float> values, std::byte* staging) {
+  const RowTarget staged{staging, rows, target.blocks_per_row, true};
   for (std::size_t r = 0; r < rows; ++r) {
     with_format(from_type, [&](auto tag) {
       using F = typename decltype(tag)::type;
       decode_row<F>(from + r * (values.size() / F::block_size) * F::bytes_per_block, values);
     });
     with_format(to_type, [&](auto tag) {
-      encode_row<typename decltype(tag)::type>(values, first + r, target);
+      using G = typename decltype(tag)::type;
+      if (target.by_columns)
+        encode_row<G>(values, first + r, r, staged);
+      else
+        encode_row<G>(values, first + r, first + r, target);
     });
   }
+  if (target.by_columns)
+    with_format(to_type, [&](auto tag) {
+      place_columns(staging, decltype(tag)::type::bytes_per_block, first, rows, target);
+    });
 }
 
 } // namespace quern::detail
