@@ -129,6 +129,7 @@ TEST_F(GgufSplit, H83_H84_OpenedFromAnyFileTheSetIsTheSame) {
       EXPECT_EQ(set.find("d"), nullptr);
       EXPECT_EQ(std::to_integer<int>(set.weight<quern::Q4_0>("b").block(1, 0)[0]), 16);
       EXPECT_EQ(std::to_integer<int>(set.weight<quern::Q4_0>("c", 0u).block(1, 0)[0]), 32);
+      EXPECT_EQ(set.weights<quern::Q4_0>("c")[0].data(), set.weight<quern::Q4_0>("c", 0u).data());
       set.visit_weight("c", [](const auto& view) { EXPECT_EQ(view.out(), 2u); });
       set.visit_weight("c", 0u, [](const auto& view) { EXPECT_EQ(view.out(), 2u); });
       EXPECT_TRUE(contains(support::error_of(ErrorCode::no_such_tensor,

@@ -82,6 +82,23 @@ TYPED_TEST(GgufWeights, H71_OneMatrixOutOfAStack) {
   const auto blocks = support::finite_blocks<F>(4 * 3 * 6);
   const std::size_t slice_bytes = 4 * 3 * F::bytes_per_block;
   expect_opened(matrix_file<F>(blocks, {3 * F::block_size, 4, 2, 3}), {}, [&](const File& open) {
+    const auto stack = open.weights<F>("w");
+    static_assert(std::ranges::random_access_range<decltype(stack)>);
+    ASSERT_EQ(stack.size(), 6u);
+    std::size_t at = 0;
+    for (const auto view : stack) {
+      EXPECT_EQ(view.data(), open.bytes("w").data() + at++ * slice_bytes);
+      EXPECT_EQ(view.shape(), stack.shape());
+    }
+    EXPECT_EQ(at, 6u);
+    EXPECT_EQ((stack.end() - 2)[1].data(), stack[5].data());
+    EXPECT_TRUE(
+        contains(support::error_of(ErrorCode::out_of_range, [&] { static_cast<void>(stack[6]); }),
+                 "matrix 6 of 6"));
+    using Other = std::conditional_t<std::is_same_v<F, quern::Q4_0>, quern::Q8_0, quern::Q4_0>;
+    EXPECT_TRUE(contains(support::error_of(ErrorCode::wrong_format,
+                                           [&] { static_cast<void>(open.weights<Other>("w")); }),
+                         "not " + std::string(Other::name)));
     for (std::size_t slice = 0; slice < 6; ++slice) {
       const auto view = open.weight<F>("w", slice);
       EXPECT_EQ(view.shape(), (OutIn{4, 3 * F::block_size}));
@@ -95,6 +112,28 @@ TYPED_TEST(GgufWeights, H71_OneMatrixOutOfAStack) {
         support::error_of(ErrorCode::not_a_matrix, [&] { static_cast<void>(open.weight<F>("w")); });
     EXPECT_TRUE(contains(message, "{" + std::to_string(3 * F::block_size) + ", 4, 2, 3}"));
   });
+}
+
+TYPED_TEST(GgufWeights, AStackOfOneMatrixAndOfNone) {
+  using F = TypeParam;
+  const auto blocks = support::finite_blocks<F>(4 * 3);
+  expect_opened(matrix_file<F>(blocks, {3 * F::block_size, 4}), {}, [&](const File& open) {
+    const auto stack = open.weights<F>("w");
+    ASSERT_EQ(stack.size(), 1u);
+    EXPECT_EQ((*stack.begin()).data(), open.weight<F>("w").data());
+  });
+  expect_opened(matrix_file<F>({}, {F::block_size, 4, 0}), {}, [&](const File& open) {
+    const auto stack = open.weights<F>("w");
+    EXPECT_TRUE(stack.empty());
+    EXPECT_TRUE(stack.begin() == stack.end());
+  });
+  EXPECT_TRUE(contains(support::error_of(ErrorCode::size_mismatch,
+                                         [&] {
+                                           static_cast<void>(quern::WeightStack<F>(
+                                               std::span<const std::byte>(blocks).subspan(1),
+                                               OutIn{4, 3 * F::block_size}, 2));
+                                         }),
+                       "no 2 matrices"));
 }
 
 TYPED_TEST(GgufWeights, AWriterAndAReaderAgree) {

@@ -36,6 +36,7 @@
 #include <quern/order.hpp>
 #include <quern/packed_view.hpp>
 #include <quern/shape.hpp>
+#include <quern/weight_stack.hpp>
 
 namespace quern::gguf {
 
@@ -113,6 +114,16 @@ public:
     return view<F>("quern::gguf::File::weight", tensors().at(name), slice);
   }
 
+  /// All matrices of a tensor as a range of views: those of a stack of experts, in the order in
+  /// which weight(name, slice) counts them, or a single one. Throws as weight() does.
+  template <BlockFormat F>
+  [[nodiscard]] WeightStack<F> weights(std::string_view name) const& {
+    const Tensor tensor = tensors().at(name);
+    require_format<F>("quern::gguf::File::weights", tensor);
+    return {bytes(tensor), out_in(NeShape{tensor.extents[0], tensor.extents[1]}),
+            static_cast<std::size_t>(slices_of(tensor))};
+  }
+
   /// Calls `f` with the PackedView of the format in which the matrix `name` is stored, and returns
   /// what it returns, which must be of one type for all formats. Throws as weight() does;
   /// Error(wrong_format) for types that are no weight formats: integers, F64, Q8_1, Q8_K.
@@ -138,6 +149,8 @@ public:
   PackedView<F, RowMajor> weight(std::string_view) const&& QUERN_DELETED("quern::gguf::File: a view of a temporary File would dangle; keep the File in a variable");
   template <BlockFormat F>
   PackedView<F, RowMajor> weight(std::string_view, std::size_t) const&& QUERN_DELETED("quern::gguf::File: a view of a temporary File would dangle; keep the File in a variable");
+  template <BlockFormat F>
+  WeightStack<F> weights(std::string_view) const&& QUERN_DELETED("quern::gguf::File: a view of a temporary File would dangle; keep the File in a variable");
   template <class Visitor>
   void visit_weight(std::string_view, Visitor&&) const&& QUERN_DELETED("quern::gguf::File: a view of a temporary File would dangle; keep the File in a variable");
   template <class Visitor>
@@ -172,13 +185,24 @@ private:
   }
 
   template <BlockFormat F>
-  [[nodiscard]] PackedView<F, RowMajor> view(const char* call, const Tensor& tensor,
-                                             std::optional<std::size_t> slice) const {
+  static void require_format(const char* call, const Tensor& tensor) {
     if (tensor.type_id != F::gguf_type)
       throw quern::Error(ErrorCode::wrong_format,
                          std::string(call) + ": tensor " + detail::in_quotes(tensor.name) + " is " +
                              type_name(tensor.type_id) + ", not " + std::string(F::name) +
                              "; ask for the stored format, or use visit_weight");
+  }
+
+  /// Matrices of a tensor.
+  [[nodiscard]] static std::uint64_t slices_of(const Tensor& tensor) noexcept {
+    return quern::detail::checked_mul(tensor.extents[2], tensor.extents[3])
+        .value_or(std::numeric_limits<std::uint64_t>::max()); // possible beside a zero extent
+  }
+
+  template <BlockFormat F>
+  [[nodiscard]] PackedView<F, RowMajor> view(const char* call, const Tensor& tensor,
+                                             std::optional<std::size_t> slice) const {
+    require_format<F>(call, tensor);
     return {matrix(call, tensor, slice), out_in(NeShape{tensor.extents[0], tensor.extents[1]})};
   }
 
@@ -234,9 +258,7 @@ inline std::span<const std::byte> File::matrix(const char* call, const Tensor& t
                            " has the extents " + to_string(tensor.extents) +
                            "; name the slice that you want");
   }
-  const std::uint64_t slices =
-      quern::detail::checked_mul(tensor.extents[2], tensor.extents[3])
-          .value_or(std::numeric_limits<std::uint64_t>::max()); // possible beside a zero extent
+  const std::uint64_t slices = slices_of(tensor);
   if (*slice >= slices)
     throw quern::Error(ErrorCode::out_of_range,
                        std::string(call) + ": slice " + std::to_string(*slice) + " of tensor " +

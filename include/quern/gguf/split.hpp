@@ -22,6 +22,7 @@
 #include <quern/gguf/options.hpp>
 #include <quern/order.hpp>
 #include <quern/packed_view.hpp>
+#include <quern/weight_stack.hpp>
 
 namespace quern::gguf {
 
@@ -115,6 +116,11 @@ public:
   [[nodiscard]] PackedView<F, RowMajor> weight(std::string_view name, Slice... slice) const& {
     return file_of(name).template weight<F>(name, slice...);
   }
+  /// As File::weights, whichever file has the tensor.
+  template <BlockFormat F>
+  [[nodiscard]] WeightStack<F> weights(std::string_view name) const& {
+    return file_of(name).template weights<F>(name);
+  }
   /// As File::visit_weight, whichever file has the tensor: `visit_weight(name, f)` or
   /// `visit_weight(name, slice, f)`.
   template <class... SliceAndVisitor>
@@ -129,6 +135,8 @@ public:
   const File& file_of(std::string_view) const&& QUERN_DELETED("quern::gguf::SplitSet: a file of a temporary set would dangle; keep the set in a variable");
   template <BlockFormat F, class... Slice>
   PackedView<F, RowMajor> weight(std::string_view, Slice...) const&& QUERN_DELETED("quern::gguf::SplitSet: a view of a temporary set would dangle; keep the set in a variable");
+  template <BlockFormat F>
+  WeightStack<F> weights(std::string_view) const&& QUERN_DELETED("quern::gguf::SplitSet: a view of a temporary set would dangle; keep the set in a variable");
   template <class... SliceAndVisitor>
   void visit_weight(std::string_view, SliceAndVisitor&&...) const&& QUERN_DELETED("quern::gguf::SplitSet: a view of a temporary set would dangle; keep the set in a variable");
   // clang-format on
