@@ -96,7 +96,7 @@ public:
     total_ += plan.bytes_before;
     if (plan.reader) reading_ = std::max(reading_, job.rows * job.row_before);
     if (plan.relays()) staging_ = std::max(staging_, job.rows * job.row);
-    if (plan.converts()) values_ = std::max(values_, plan.shape.in);
+    if (plan.converts()) values_ = std::max(values_, plan.shape.in.value());
     jobs_.push_back(job);
   }
 
