@@ -32,6 +32,7 @@
 #include <quern/matmul.hpp>
 
 #include "inputs.hpp"
+#include "run_all.hpp"
 #include "thread_clock.hpp"
 
 namespace {
@@ -138,8 +139,5 @@ int main(int argc, char** argv) {
         benchmark::RegisterBenchmark(("matmul/" + name).c_str(), multiply<F>);
         benchmark::RegisterBenchmark(("reference/" + name).c_str(), multiply_by_reference<F>);
       });
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  return run_all(argc, argv);
 }

@@ -41,6 +41,7 @@
 #include "inputs.hpp"
 #include "machine_limits.hpp"
 #include "products.hpp"
+#include "run_all.hpp"
 #include "thread_clock.hpp"
 
 namespace {
@@ -98,18 +99,8 @@ void product(benchmark::State& state, OutIn shape, std::size_t rows) {
 
 template <class Product, class F, class O>
 void add() {
-  for (const OutIn shape : {OutIn{4096, 4096}, OutIn{11008, 4096}, OutIn{4096, 11008}})
-    for (const std::size_t rows : {1u, 8u, 32u, 128u, 512u}) {
-      std::string name = Product::name;
-      for (const std::string& part :
-           {std::string(F::name), std::string(O::name),
-            std::to_string(shape.out.value()) + "x" + std::to_string(shape.in.value()),
-            "M:" + std::to_string(rows)})
-        name.append("/").append(part);
-      benchmark::RegisterBenchmark(name.c_str(), product<Product, F, O>, shape, rows)
-          ->UseManualTime()
-          ->Unit(benchmark::kMicrosecond);
-    }
+  const std::string name = std::string(Product::name) + "/" + std::string(F::name) + "/";
+  add_products(name + std::string(O::name), product<Product, F, O>);
 }
 
 } // namespace
@@ -126,8 +117,5 @@ int main(int argc, char** argv) {
         add<FloatProduct, F, InputBlockMajor>();
       });
   add_context();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  return run_all(argc, argv);
 }

@@ -33,6 +33,7 @@
 
 #include "inputs.hpp"
 #include "products.hpp"
+#include "run_all.hpp"
 
 #if defined(QUERN_WITH_GGML)
 #include <ggml-backend.h>
@@ -217,18 +218,7 @@ void beside_peers(benchmark::State& state, OutIn shape, std::size_t rows) {
 
 template <class Product, class F>
 void add() {
-  for (const OutIn shape : {OutIn{4096, 4096}, OutIn{11008, 4096}, OutIn{4096, 11008}})
-    for (const std::size_t rows : {1u, 8u, 32u, 128u, 512u}) {
-      std::string name = Product::name;
-      for (const std::string& part :
-           {std::string(F::name),
-            std::to_string(shape.out.value()) + "x" + std::to_string(shape.in.value()),
-            "M:" + std::to_string(rows)})
-        name.append("/").append(part);
-      benchmark::RegisterBenchmark(name.c_str(), beside_peers<Product, F>, shape, rows)
-          ->UseManualTime()
-          ->Unit(benchmark::kMicrosecond);
-    }
+  add_products(std::string(Product::name) + "/" + std::string(F::name), beside_peers<Product, F>);
 }
 
 } // namespace
@@ -248,8 +238,5 @@ int main(int argc, char** argv) {
         add<FloatProduct, F>();
       });
   add_context();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  return run_all(argc, argv);
 }

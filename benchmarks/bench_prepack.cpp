@@ -22,6 +22,7 @@
 #include <quern/scope.hpp>
 #include <quern/shape.hpp>
 
+#include "run_all.hpp"
 #include "thread_clock.hpp"
 
 /// @file
@@ -235,8 +236,5 @@ int main(int argc, char** argv) {
     add_format<quern::Q4_K>(shape);
     add_format<quern::Q4_0>(shape);
   }
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  return run_all(argc, argv);
 }

@@ -19,6 +19,8 @@
 #include <quern/formats.hpp>
 #include <quern/quantize.hpp>
 
+#include "run_all.hpp"
+
 namespace {
 
 using quern::OutIn;
@@ -115,8 +117,5 @@ int main(int argc, char** argv) {
       });
   benchmark::RegisterBenchmark("rule/BitNet", quantize_bitnet);
   benchmark::RegisterBenchmark("gemv/BitNet", bitnet_gemv);
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  return run_all(argc, argv);
 }

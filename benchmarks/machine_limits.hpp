@@ -20,16 +20,19 @@
 #include <immintrin.h>
 #endif
 
-/// Reads every byte once, in order, and does next to nothing with it.
+/// Reads every byte once and does next to nothing with it: from four places at a time, which is
+/// faster than from one.
 inline void read_all(std::span<const std::byte> bytes) {
-  std::array<std::uint64_t, 16> sums{};
-  std::size_t at = 0;
-  for (; at + sizeof(sums) <= bytes.size(); at += sizeof(sums)) {
-    std::array<std::uint64_t, 16> line;
-    std::memcpy(line.data(), bytes.data() + at, sizeof(line));
-    for (std::size_t i = 0; i < line.size(); ++i)
-      sums[i] += line[i];
-  }
+  constexpr std::size_t places = 4;
+  std::array<std::array<std::uint64_t, 8>, places> sums{};
+  const std::size_t part = bytes.size() / places;
+  for (std::size_t at = 0; at + 64 <= part; at += 64)
+    for (std::size_t place = 0; place < places; ++place) {
+      std::array<std::uint64_t, 8> line;
+      std::memcpy(line.data(), bytes.data() + place * part + at, sizeof(line));
+      for (std::size_t i = 0; i < line.size(); ++i)
+        sums[place][i] += line[i];
+    }
   benchmark::DoNotOptimize(sums);
 }
 

@@ -111,3 +111,21 @@ inline void add_context() {
   benchmark::AddCustomContext("compiler", QUERN_COMPILER);
   benchmark::AddCustomContext("commit", QUERN_COMMIT);
 }
+
+/// Registers `run(state, shape, rows of x)` for each shape and number of rows that products are
+/// measured with, as <name>/<out>x<in>/M:<rows>.
+template <class Run>
+void add_products(const std::string& name, Run run) {
+  using quern::OutIn;
+  for (const OutIn shape : {OutIn{4096, 4096}, OutIn{11008, 4096}, OutIn{4096, 11008}})
+    for (const std::size_t rows : {1u, 8u, 32u, 128u, 512u}) {
+      std::string whole = name;
+      for (const std::string& part :
+           {std::to_string(shape.out.value()) + "x" + std::to_string(shape.in.value()),
+            "M:" + std::to_string(rows)})
+        whole.append("/").append(part);
+      benchmark::RegisterBenchmark(whole.c_str(), run, shape, rows)
+          ->UseManualTime()
+          ->Unit(benchmark::kMicrosecond);
+    }
+}

@@ -62,20 +62,14 @@ QUERN_AVX2_INLINE __m256i even_signs(__m256i seven) noexcept {
   return _mm256_or_si256(seven, _mm256_xor_si256(low, _mm256_shuffle_epi8(parity, upper)));
 }
 
-/// The low bytes of words 4 * Q to 4 * Q + 3, each eight times.
-template <int Q>
-QUERN_AVX2_INLINE __m256i repeat8(__m256i words) noexcept {
-  const __m256i four = _mm256_permute4x64_epi64(words, 0x55 * Q);
-  return _mm256_shuffle_epi8(four,
-                             _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2, 4, 4,
-                                              4, 4, 4, 4, 4, 4, 6, 6, 6, 6, 6, 6, 6, 6));
-}
-
 /// The bits of the low bytes of words 4 * Q to 4 * Q + 3 as bytes: all ones where the bit is set.
 template <int Q>
 QUERN_AVX2_INLINE __m256i spread_words(__m256i words) noexcept {
   const __m256i bit_of = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
-  return _mm256_cmpeq_epi8(_mm256_and_si256(repeat8<Q>(words), bit_of), bit_of);
+  const __m256i byte_of = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2, 4, 4, 4,
+                                           4, 4, 4, 4, 4, 6, 6, 6, 6, 6, 6, 6, 6);
+  const __m256i bytes = _mm256_shuffle_epi8(_mm256_permute4x64_epi64(words, 0x55 * Q), byte_of);
+  return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit_of), bit_of);
 }
 
 /// Sign bits of IQ2_XXS and IQ3_XXS for four times 32 values: each 64-bit lane has a number twice,

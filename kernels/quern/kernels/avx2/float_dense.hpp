@@ -20,24 +20,19 @@
 namespace quern::kernels::avx2 {
 inline namespace QUERN_BUILD_TAG {
 
-/// A sink that takes eight values.
-struct Take {
-  __m256 values;
-  QUERN_AVX2_INLINE void put(std::size_t /*i*/, __m256 v) noexcept { values = v; }
-};
+/// Eight outputs at one input.
+template <class U>
+QUERN_AVX2_INLINE __m256 eight_outputs(const std::byte* at) noexcept {
+  return U::template eight<0, 0>(U::template part<0>(at), typename U::Head(at));
+}
 
-/// Eight outputs at one input; those from `count` on are zero.
+/// The same; those from `count` on are zero.
 template <class U>
 QUERN_AVX2_INLINE __m256 take_outputs(const std::byte* at, std::size_t count) noexcept {
-  Take take;
-  if (count >= 8) {
-    decode_piece<U>(at, take);
-  } else {
-    Padded<U> last;
-    last.take_weights(at, count);
-    decode_piece<U>(last.weights, take);
-  }
-  return take.values;
+  if (count >= 8) return eight_outputs<U>(at);
+  Padded<U> last;
+  last.take_weights(at, count);
+  return eight_outputs<U>(last.weights);
 }
 
 /// decode_tile() for this layout.

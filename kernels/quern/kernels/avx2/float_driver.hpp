@@ -114,9 +114,7 @@ QUERN_AVX2 void float_by_rows(const Grid& w, std::size_t in, Rows<const float> x
         }
         prefetch(next, 4 * U::bytes);
         next += 4 * U::bytes;
-        const typename U::Head head[4] = {typename U::Head(piece[0]), typename U::Head(piece[1]),
-                                          typename U::Head(piece[2]), typename U::Head(piece[3])};
-        decode_parts<U, 4>(piece, head, dot);
+        decode_four<U>(piece, dot);
       }
       if (U::width == 8 && at_k < end) {
         for (int m = 0; m < M; ++m) {
@@ -157,23 +155,21 @@ QUERN_AVX2 void float_by_columns(const Grid& w, std::size_t in, Rows<const float
           const std::byte* piece[4];
           Dot<M> dot[4];
           QUERN_UNROLL
-          for (std::size_t k4 = 0; k4 < 4; ++k4) {
-            piece[k4] = at + std::min(i + k4, count - 1) * w.row_step;
-            dot[k4].x = x.data + at_k;
-            dot[k4].step = x.step;
+          for (std::size_t j = 0; j < 4; ++j) {
+            piece[j] = at + std::min(i + j, count - 1) * w.row_step;
+            dot[j].x = x.data + at_k;
+            dot[j].step = x.step;
             QUERN_UNROLL
             for (int m = 0; m < M; ++m)
-              dot[k4].sum[m] = _mm256_load_ps(lanes[i + k4][m]);
+              dot[j].sum[m] = _mm256_load_ps(lanes[i + j][m]);
           }
           prefetch(piece[0] + w.block_step, 4 * U::bytes);
-          const typename U::Head head[4] = {typename U::Head(piece[0]), typename U::Head(piece[1]),
-                                            typename U::Head(piece[2]), typename U::Head(piece[3])};
-          decode_parts<U, 4>(piece, head, dot);
+          decode_four<U>(piece, dot);
           QUERN_UNROLL
-          for (std::size_t k4 = 0; k4 < 4; ++k4) {
+          for (std::size_t j = 0; j < 4; ++j) {
             QUERN_UNROLL
             for (int m = 0; m < M; ++m)
-              _mm256_store_ps(lanes[i + k4][m], dot[k4].sum[m]);
+              _mm256_store_ps(lanes[i + j][m], dot[j].sum[m]);
           }
         }
       }

@@ -202,6 +202,14 @@ QUERN_AVX2_INLINE void decode_parts(const std::byte* const* at, const typename U
   if constexpr (J + 1 < U::parts) decode_parts<U, N, J + 1>(at, head, sink);
 }
 
+/// Decodes four pieces side by side.
+template <class U, class Sink>
+QUERN_AVX2_INLINE void decode_four(const std::byte* const (&at)[4], Sink (&sink)[4]) noexcept {
+  const typename U::Head head[4] = {typename U::Head(at[0]), typename U::Head(at[1]),
+                                    typename U::Head(at[2]), typename U::Head(at[3])};
+  decode_parts<U, 4>(at, head, sink);
+}
+
 /// Decodes one piece.
 template <class U, class Sink>
 QUERN_AVX2_INLINE void decode_piece(const std::byte* at, Sink& sink) noexcept {
