@@ -273,6 +273,24 @@ TEST_P(LoadWeight, PiecesAndThreadsChangeNothing) {
     }
 }
 
+TEST_P(LoadWeight, PiecesOfALargeWeightMeetInTheSamePlaces) {
+  // So large that it is stored around the caches. The columns of the first weight start and end
+  // within cache lines, which neighbouring pieces then share; those of the second do not.
+  constexpr std::size_t bytes = std::size_t{9} << 19;
+  for (const std::size_t out : {1021u, 1024u}) {
+    const OneWeight weight(format_, out, bytes / out / format_.bytes_per_block + 1);
+    const auto file = gguf::File::from_bytes(weight.bytes);
+    const auto expected = moved(weight);
+    for (const std::size_t piece : {std::size_t{300'001}, std::size_t{1} << 20, 2 * bytes}) {
+      support::ThreadExecutor executor(4);
+      ModelScope scope;
+      const auto loaded = load(file, "w", {{}, WeightOrder::input_block_major}, scope, no_trace,
+                               {.executor = executor, .progress = {}, .piece_bytes = piece});
+      EXPECT_TRUE(std::ranges::equal(loaded.bytes(), expected)) << out << ' ' << piece;
+    }
+  }
+}
+
 TEST_P(LoadWeight, EveryMatrixOfAStackIsRelaidByItself) {
   const auto stored = format_.finite_blocks(6 * rows * blocks, 1);
   gguf::Writer writer;

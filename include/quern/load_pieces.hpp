@@ -9,6 +9,7 @@
 #include <functional>
 #include <iterator>
 #include <mutex>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,8 +34,8 @@ struct LoadOptions {
   /// Called after each piece with the bytes of the files that are done and their sum; by one thread
   /// at a time, though maybe not by the calling one. An exception stops the loading.
   std::function<void(std::size_t done, std::size_t total)> progress = {};
-  /// The size of a piece, at least one row. Each thread needs twice that much memory besides, and a
-  /// row of floats where values are decoded.
+  /// The size of a piece, at least one row. Each thread needs that much memory besides; where
+  /// values are decoded, twice that much and a row of floats.
   std::size_t piece_bytes = std::size_t{1} << 20;
   /// Refuse, before anything is read or allocated, to load what is not as asked for: a tensor that
   /// has a downgrade.
@@ -91,11 +92,15 @@ public:
             pieces_};
     const std::size_t widest = std::max(job.row_before, job.row);
     job.rows = std::clamp<std::size_t>(options_.piece_bytes / widest, 1, plan.shape.out);
+    // Pieces of a column then meet at the end of a cache line.
+    const std::size_t even =
+        detail::cache_line / std::gcd(detail::cache_line, loaded.bytes_per_block);
+    if (plan.relays() && job.rows > even) job.rows -= job.rows % even;
     job.pieces_per_slice = (plan.shape.out + job.rows - 1) / job.rows;
     pieces_ += job.pieces_per_slice * plan.slices;
     total_ += plan.bytes_before;
     if (plan.reader) reading_ = std::max(reading_, job.rows * job.row_before);
-    if (plan.relays()) staging_ = std::max(staging_, job.rows * job.row);
+    if (plan.relays() && plan.converts()) staging_ = std::max(staging_, job.rows * job.row);
     if (plan.converts()) values_ = std::max(values_, plan.shape.in.value());
     jobs_.push_back(job);
   }
@@ -168,7 +173,7 @@ private:
       else
         with_format(plan.type, [&](auto tag) {
           using F = typename decltype(tag)::type;
-          place_rows<F::bytes_per_block>(from.data(), first, rows, target, buffers.staging);
+          place_rows<F::bytes_per_block>(from.data(), first, rows, target);
         });
     }
     report(from.size());

@@ -40,18 +40,21 @@ inline void place_columns(const std::byte* staging, std::size_t block_bytes, std
                 staging + b * rows * block_bytes, rows * block_bytes);
 }
 
-/// Copies `rows` rows from `from`, the first of which is row `first` of the target. `staging` has
-/// room for them; it is used only when the target is by columns.
+/// Copies `rows` rows from `from`, the first of which is row `first` of the target.
 template <std::size_t BytesPerBlock>
-void place_rows(const std::byte* from, std::size_t first, std::size_t rows, const RowTarget& target,
-                std::byte* staging) noexcept {
+void place_rows(const std::byte* from, std::size_t first, std::size_t rows,
+                const RowTarget& target) noexcept {
   const std::size_t row_bytes = target.blocks_per_row * BytesPerBlock;
   if (!target.by_columns) {
     std::memcpy(target.data + first * row_bytes, from, rows * row_bytes);
     return;
   }
-  relayout<BytesPerBlock>(from, target.blocks_per_row, staging, rows, target.blocks_per_row);
-  place_columns(staging, BytesPerBlock, first, rows, target);
+  // The rows before and behind these meet other lines of the target, so by the time the next ones
+  // come a large target has left the caches, and what the system put there to clear it too.
+  const bool large = target.out * row_bytes >= (4 << 20);
+  relayout_part<BytesPerBlock>(
+      from, target.blocks_per_row, target.data + target.index(first, 0) * BytesPerBlock, target.out,
+      rows, target.blocks_per_row, large ? Stores::around_caches : Stores::through_caches);
 }
 
 /// Decodes one row of whole blocks.

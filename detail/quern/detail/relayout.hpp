@@ -35,8 +35,20 @@ constexpr void relayout(const std::byte* from, std::size_t from_stride, std::byt
     if (same_places)
       std::memcpy(to, from, slow * fast * BytesPerBlock);
     else
-      TiledRelayout<BytesPerBlock, NativeMoves>(from, from_stride, to, slow, fast).run();
+      TiledRelayout<BytesPerBlock, NativeMoves>({from, from_stride, to, slow, slow, fast})
+          .run(Stores::as_measured);
   }
+}
+
+/// The same as part of a larger relayout: block (s, f) lands at `f * to_stride + s`, and the blocks
+/// between keep what they hold. The caller knows how to store.
+template <std::size_t BytesPerBlock>
+void relayout_part(const std::byte* from, std::size_t from_stride, std::byte* to,
+                   std::size_t to_stride, std::size_t slow, std::size_t fast,
+                   Stores stores) noexcept {
+  if (slow != 0 && fast != 0)
+    TiledRelayout<BytesPerBlock, NativeMoves>({from, from_stride, to, to_stride, slow, fast})
+        .run(stores);
 }
 
 /// The same within one gap-free buffer. Blocks are first brought together in groups that lie

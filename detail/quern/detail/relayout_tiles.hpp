@@ -101,11 +101,20 @@ private:
   std::size_t rows_ = 0;
 };
 
+/// Whether stores go around the caches.
+enum class Stores {
+  through_caches,
+  around_caches,
+  as_measured, ///< as StoreChoice finds where there is enough to store
+};
+
 /// Finds out on the first tiles whether stores around the caches pay. No rule by size can tell: it
 /// depends on what the caches hold already and on who else uses them.
 class StoreChoice {
 public:
-  explicit StoreChoice(bool try_both) noexcept : trials_left_(try_both ? 6 : 0) {}
+  explicit StoreChoice(Stores stores) noexcept
+      : trials_left_(stores == Stores::as_measured ? 6 : 0),
+        stream_(stores == Stores::around_caches) {}
 
   /// Runs `tile(stream)`; `bytes` tells how much it moves.
   template <class Tile>
@@ -125,8 +134,18 @@ public:
 
 private:
   int trials_left_;
-  bool stream_ = false;
+  bool stream_;
   std::array<double, 2> seconds_per_byte_{1.0, 1.0};
+};
+
+/// Blocks to be moved; see relayout_part().
+struct RelayoutGrid {
+  const std::byte* from;
+  std::size_t from_stride; ///< in blocks, as all below
+  std::byte* to;
+  std::size_t to_stride;
+  std::size_t slow;
+  std::size_t fast;
 };
 
 /// One relayout in tiles; see relayout() for what it does.
@@ -135,21 +154,24 @@ class TiledRelayout {
   using Shape = TileShape<BytesPerBlock, Moves>;
 
 public:
-  TiledRelayout(const std::byte* from, std::size_t from_stride, std::byte* to, std::size_t slow,
-                std::size_t fast) noexcept
-      : from_(from), pitch_(from_stride * BytesPerBlock), to_(to), slow_(slow), fast_(fast),
-        lines_whole_(
-            (reinterpret_cast<std::uintptr_t>(to) | (slow * BytesPerBlock)) % Shape::line == 0),
+  explicit TiledRelayout(const RelayoutGrid& grid) noexcept
+      : from_(grid.from), pitch_(grid.from_stride * BytesPerBlock), to_(grid.to),
+        to_pitch_(grid.to_stride * BytesPerBlock), slow_(grid.slow), fast_(grid.fast),
+        lines_whole_((reinterpret_cast<std::uintptr_t>(to_) | to_pitch_ | (slow_ * BytesPerBlock)) %
+                         Shape::line ==
+                     0),
         rows_collide_(find_collisions()) {}
 
-  void run() noexcept {
-    // Below, everything fits the caches; and a short run has few whole lines.
-    const bool try_both = Moves::streams && slow_ * fast_ * BytesPerBlock >= (4 << 20) &&
-                          slow_ * BytesPerBlock >= 512;
-    StoreChoice choice(try_both);
+  void run(Stores stores) noexcept {
+    // A short run has few whole lines; and with little to store, everything fits the caches.
+    const bool may_stream = Moves::streams && slow_ * BytesPerBlock >= 512;
+    if (!may_stream || (stores == Stores::as_measured && slow_ * fast_ * BytesPerBlock < (4 << 20)))
+      stores = Stores::through_caches;
+    const bool streams = stores != Stores::through_caches;
+    StoreChoice choice(stores);
     // Where pieces meet within a line, a streamed piece ends with its last whole line, and the one
     // behind starts with the blocks of that line, so that each line is stored once.
-    const std::size_t overlap = try_both && !lines_whole_ ? Shape::overlap : 0;
+    const std::size_t overlap = streams && !lines_whole_ ? Shape::overlap : 0;
     const std::size_t most = fast_ > slow_ ? Shape::columns_of_long_rows : Shape::columns;
     const std::size_t panels = (fast_ + most - 1) / most;
     const std::size_t columns = (fast_ + panels - 1) / panels;
@@ -165,7 +187,7 @@ public:
         });
         s += tile.rows;
       }
-    if (try_both) Moves::finish();
+    if (streams) Moves::finish();
   }
 
 private:
@@ -216,7 +238,7 @@ private:
 
   /// Where column `c` of a tile goes.
   [[nodiscard]] std::byte* run_of(const Tile& tile, std::size_t c) const noexcept {
-    return to_ + ((tile.fast + c) * slow_ + tile.slow) * BytesPerBlock;
+    return to_ + (tile.fast + c) * to_pitch_ + tile.slow * BytesPerBlock;
   }
 
   /// One column straight to its place.
@@ -314,6 +336,7 @@ private:
   const std::byte* from_;
   std::size_t pitch_;
   std::byte* to_;
+  std::size_t to_pitch_;
   std::size_t slow_;
   std::size_t fast_;
   bool lines_whole_;
