@@ -174,7 +174,7 @@ template <BlockFormat F, bool Full>
 QUERN_AVX2 void unpack_block(EightBlocks<Full> w, std::byte* to) noexcept {
   using Tile = TileBlock<F>;
   using Parts = IntegerParts<F>;
-  __m256i scales[8];
+  __m256i scales[8] = {}; // g++ without optimization warns where a format has none
   if constexpr (Tile::layout.group != 0)
     for (std::size_t i = 0; i < 8; ++i)
       scales[i] = Ints<F>::scales(w.row(i));
