@@ -52,17 +52,18 @@ struct Floats {
     alignas(32) float scale[grouped ? 16 : 2 * parts];
     alignas(32) float minimum[Parts::minimum && grouped ? 16 : 1];
 
-    QUERN_AVX2_INLINE explicit Head(const std::byte* at) noexcept {
+    /// Scales are kept times `power`, which is one of two.
+    QUERN_AVX2_INLINE explicit Head(const std::byte* at, float power = shrink) noexcept {
       if constexpr (grouped) {
-        const __m256 d = _mm256_set1_ps(factor(at, 0) * shrink);
+        const __m256 d = _mm256_set1_ps(factor(at, 0) * power);
         times(Ints<F>::scales(at), d, scale);
         if constexpr (Parts::minimum)
           times(Ints<F>::minimums(at), _mm256_set1_ps(half_at(at, Parts::m_at)), minimum);
       } else if constexpr (by_half) {
         for (std::size_t u = 0; u < 2 * parts; ++u)
-          scale[u % 2 * parts + u / 2] = factor(at, u) * shrink;
+          scale[u % 2 * parts + u / 2] = factor(at, u) * power;
       } else {
-        scale[0] = factor(at, 0) * shrink;
+        scale[0] = factor(at, 0) * power;
         if constexpr (Parts::minimum) minimum[0] = half_at(at, Parts::m_at);
       }
     }

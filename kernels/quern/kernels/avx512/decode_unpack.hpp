@@ -84,7 +84,11 @@ private:
                                         _mm512_set1_ps(factor)));
     }
   };
-  using Head = std::conditional_t<grouped, Grouped, typename Narrow::Head>;
+  /// Here bytes become floats as they are, so scales stay as they are too.
+  struct Single : Narrow::Head {
+    QUERN_AVX512_INLINE explicit Single(const std::byte* at) noexcept : Narrow::Head(at, 1.0f) {}
+  };
+  using Head = std::conditional_t<grouped, Grouped, Single>;
 
   template <int J>
   QUERN_AVX512_INLINE static void decode_part(const std::byte* at, const Head& head,
